@@ -1,0 +1,57 @@
+"""Whose fault is it?
+
+An `assert` says our code is wrong. A `SextonError` says the world is: a damaged file, a peer that
+broke the protocol, a request Kafka refuses, an option nobody can honour. Each carries what a person
+needs to act on it: what it is about, why it failed, and a hint where there is a remedy.
+
+    SextonError
+      ├── CorruptLog(where, why)          bytes on disk that no broker wrote
+      ├── PeerError(peer, why)            the other side broke the protocol
+      ├── Refused(error, why)             an answer with one of Kafka's error codes
+      └── ConfigError(option, why, hint)  something the user asked for cannot be done
+            └── Missing(thing, hint)      a program, jar or package that is not installed
+"""
+
+from __future__ import annotations
+
+from sexton.base.kafka_errors import KafkaError
+
+
+class SextonError(Exception):
+    """Something outside this program is wrong; `subject` names it, `hint` says what to do."""
+
+    def __init__(self, subject: str, why: str, hint: str | None = None) -> None:
+        super().__init__(f"{subject}: {why}")
+        self.subject = subject
+        self.why = why
+        self.hint = hint
+
+    @property
+    def kind(self) -> str:
+        """A stable name for machines, such as `corrupt-log`."""
+        name = type(self).__name__
+        return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
+
+
+class CorruptLog(SextonError):
+    """Bytes that a broker cannot have written; `subject` is a file and position, or an offset."""
+
+
+class PeerError(SextonError):
+    """The other side answered with something the protocol does not allow, or not at all."""
+
+
+class Refused(SextonError):
+    """A request that Kafka's rules refuse, with the code a client would be sent."""
+
+    def __init__(self, error: KafkaError, why: str, hint: str | None = None) -> None:
+        super().__init__(error.name, why, hint)
+        self.error = error
+
+
+class ConfigError(SextonError):
+    """An option, argument or file the user gave that cannot be honoured; commands exit 2."""
+
+
+class Missing(ConfigError):
+    """A program or package this needs and this machine lacks."""

@@ -1,0 +1,1 @@
+"""The `sexton` command: each module here parses one command's arguments, calls, and prints."""

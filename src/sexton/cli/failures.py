@@ -1,0 +1,100 @@
+"""What went wrong, said once for people and once for programs.
+
+Whatever ends a command early becomes a `Failure`: a `SextonError` speaks for itself, a wrong
+argument is the user's to mend, and anything else is our bug and says how to see the traceback.
+
+    error: segment.log: holds message format v1          on stderr, always
+    hint: sexton reads format v2, written since Kafka 0.11
+    {"kind": "corrupt-log", "subject": ...}              on stdout, for --format json and jsonl
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from dataclasses import asdict, dataclass
+from typing import TextIO
+
+import typer
+
+from sexton.base.errors import ConfigError, SextonError
+
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
+PIPE_CLOSED = 128 + 13  # and for SIGPIPE
+
+DEBUG_VARIABLE = "SEXTON_DEBUG"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    kind: str  # stable, kebab-case: scripts match on it
+    subject: str
+    why: str
+    hint: str | None
+    exit_code: int
+
+    def as_object(self) -> dict[str, object]:
+        """The failure for JSON; the exit code stands beside it in the envelope."""
+        fields = asdict(self)
+        del fields["exit_code"]
+        return fields
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What to say about `error`, and the exit code it deserves."""
+    match error:
+        case SextonError():
+            code = USAGE if isinstance(error, ConfigError) else FAILED
+            return Failure(error.kind, error.subject, error.why, error.hint, code)
+        case typer.TyperException() if error.exit_code == USAGE:
+            return _usage_failure(error)
+        case KeyboardInterrupt():
+            return Failure("interrupted", "interrupted", "stopped by the user", None, INTERRUPTED)
+        case OSError() if error.filename is not None and error.strerror:
+            why = error.strerror[0].lower() + error.strerror[1:]
+            return Failure("os-error", os.fsdecode(error.filename), why, None, FAILED)
+        case _:
+            name = type(error).__name__
+            hint = f"this is a bug in sexton; set {DEBUG_VARIABLE}=1 to see the traceback"
+            return Failure("unexpected", name, str(error) or "no message", hint, FAILED)
+
+
+def _usage_failure(error: typer.TyperException) -> Failure:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "sexton"
+    message = error.format_message().rstrip(".").replace("Value error, ", "")
+    why = message[:1].lower() + message[1:]
+    return Failure("usage", command, why, f"see `{command} --help`", USAGE)
+
+
+def print_failure(failure: Failure, error: BaseException, stderr: TextIO) -> None:
+    """Two lines at most; the traceback only for those who ask."""
+    if os.environ.get(DEBUG_VARIABLE) and failure.kind == "unexpected":
+        traceback.print_exception(error, file=stderr)
+    if failure.kind == "interrupted":
+        print("interrupted", file=stderr)
+        return
+    print(f"{_bold('error:', 31, stderr)} {failure.subject}: {failure.why}", file=stderr)
+    if failure.hint:
+        print(f"{_bold('hint:', 36, stderr)} {failure.hint}", file=stderr)
+
+
+def is_lively(stream: TextIO) -> bool:
+    """May `stream` be given colour and movement? Only a terminal whose owner did not object."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return stream.isatty() and not plain
+
+
+def _bold(text: str, colour: int, stream: TextIO) -> str:
+    # By hand, since an error should not wait for rich to be imported.
+    return f"\x1b[1;{colour}m{text}\x1b[0m" if is_lively(stream) else text
+
+
+def hang_up() -> int:
+    """Whoever read our output has left (`| head`): leave as quietly, as other Unix tools do."""
+    # Python flushes stdout once more at exit; that must not fail aloud.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return PIPE_CLOSED

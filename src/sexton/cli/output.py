@@ -1,0 +1,188 @@
+"""What a command says, and so how it exits.
+
+A command opens an `Output`, says what it finds as it finds it, and never thinks about formats or
+exit codes; both follow from what was said.
+
+    with Output("log verify", chosen) as out:
+        with out.progress("checking", total_bytes, "bytes") as advance:
+            ...
+            out.finding(finding)                    # 1, unless it is a note
+            out.incomplete(path, "not readable")    # 3, unless something was found
+        out.summarize(segments=12, records=90_210)
+
+Leaving the block ends the answer and raises `typer.Exit` if the code is not 0. An error that
+escapes the block is part of the answer too: the JSON object on stdout stays one object.
+
+    exit code   0 clean   1 findings or failure   2 usage   3 incomplete (findings win)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self, TextIO
+
+import typer
+
+from sexton.base.errors import SextonError
+from sexton.base.findings import Finding, Severity
+from sexton.cli.failures import Failure, failure_of, is_lively, print_failure
+from sexton.cli.writers import Ending, Format, open_writer
+from sexton.report.findings import describe_counts
+from sexton.report.tables import Cell, Column, Row
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+FOUND = 1
+INCOMPLETE = 3
+
+Unit = Literal["bytes", "items"]
+
+
+class Output:
+    """One run's answer on stdout, and its asides on stderr."""
+
+    def __init__(
+        self,
+        command: str,
+        chosen: Format,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+    ) -> None:
+        self.format = chosen
+        self.stdout = stdout or sys.stdout
+        self.stderr = stderr or sys.stderr
+        self.counts: Counter[Severity] = Counter()
+        self._ending = Ending()
+        self._writer = open_writer(command, chosen, self.stdout)
+        self._moving: Progress | None = None
+
+    def rows(self, name: str, columns: Sequence[Column], rows: Iterable[Row]) -> None:
+        """A table. `name` is its key in JSON, and a plural: without its `s` it names one row."""
+        assert name.endswith("s"), name
+        if self._moving and self.stdout.isatty():
+            self._moving.stop()  # a bar and rows on one terminal overwrite each other
+        self._writer.rows(name, columns, rows)
+
+    def finding(self, finding: Finding) -> None:
+        """Something wrong with what was inspected."""
+        self.counts[finding.severity] += 1
+        self._writer.finding(finding)
+
+    def incomplete(self, subject: str, why: str) -> None:
+        """Something that could not be looked at; the rest goes on, but nobody may call it clean."""
+        self._ending.incomplete.append({"subject": subject, "why": why})
+        line = f"incomplete: {subject}: {why}"
+        if self._moving:
+            self._moving.console.print(line, markup=False, soft_wrap=True)  # above the bar
+        else:
+            print(line, file=self.stderr)
+
+    def skipped(self, error: SextonError) -> None:
+        """The same, said by an error that stopped one part of the work."""
+        self.incomplete(error.subject, error.why)
+
+    def say(self, text: str) -> None:
+        """A sentence for people; programs do not get it."""
+        self._writer.say(text)
+
+    def say_findings(self) -> None:
+        """`2 errors, 1 note`, or `no findings`; for people."""
+        self.say(describe_counts(self.counts))
+
+    def summarize(self, **facts: Cell) -> None:
+        """Named figures for the end of the answer."""
+        self._ending.summary.update(facts)
+
+    @property
+    def exit_code(self) -> int:
+        """The code that what was said so far deserves."""
+        if self._ending.failure is not None:
+            return self._ending.failure.exit_code
+        if self.counts["error"] or self.counts["warning"]:
+            return FOUND
+        return INCOMPLETE if self._ending.incomplete else 0
+
+    @contextmanager
+    def progress(
+        self, what: str, total: int | None = None, unit: Unit = "items"
+    ) -> Iterator[Callable[[int], None]]:
+        """A bar on stderr, moved by calling what is yielded; nothing at all when piped."""
+        if not is_lively(self.stderr):
+            yield _ignore
+            return
+        with _bar(self.stderr, unit) as bar:
+            task = bar.add_task(what, total=total)
+            self._moving = bar
+            try:
+                yield lambda amount: bar.advance(task, amount)
+            finally:
+                self._moving = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        match error:
+            case BrokenPipeError() | typer.Exit():
+                return  # nobody listens any more; or the code was chosen already
+            case None:
+                self._end(None)
+            case _:
+                failure = failure_of(error)
+                self._end(failure)
+                print_failure(failure, error, self.stderr)
+        if self.exit_code:
+            raise typer.Exit(self.exit_code)
+
+    def _end(self, failure: Failure | None) -> None:
+        self._ending.failure = failure
+        self._ending.exit_code = self.exit_code
+        self._writer.end(self._ending)
+        self.stdout.flush()
+
+
+def _ignore(amount: int) -> None:
+    """The bar that nobody sees."""
+
+
+def _bar(stderr: TextIO, unit: Unit) -> Progress:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    console = Console(file=stderr)
+    columns: list[ProgressColumn] = [
+        TextColumn("{task.description}", markup=False),
+        BarColumn(None),
+    ]
+    if console.width >= 60:  # else the figures would break the line
+        columns += (
+            [DownloadColumn(), TransferSpeedColumn()] if unit == "bytes" else [MofNCompleteColumn()]
+        )
+    columns.append(TimeRemainingColumn())
+    return Progress(
+        *columns,
+        console=console,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        expand=True,
+    )

@@ -1,0 +1,53 @@
+"""Every command there is: its name and one line about it.
+
+The help of `sexton` lists them all, and must not import them all: numpy and numba alone take longer
+than one waits for a help text. So names and summaries stand here, and a command's module is
+imported when that command runs. `log verify` lives in `sexton.cli.log_verify`, which has:
+
+    command     the function; its arguments and docstring become the options and the help
+    EXAMPLES    ((what it does, "sexton log verify ..."), ...), the end of its help
+
+To add a command, add its line here, write the module, and run `make docs`. Tests hold the three
+together: the docstring opens with the summary, the help has examples, the reference has a page.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Examples = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    path: str  # what one types after `sexton`
+    summary: str
+
+    @property
+    def module(self) -> str:
+        """A dash in a name would be no Python name."""
+        return "sexton.cli." + self.path.replace(" ", "_").replace("-", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    name: str
+    summary: str
+
+
+GROUPS: tuple[Group, ...] = (Group("log", "Look at logs on disk, without a broker."),)
+
+COMMANDS: tuple[Entry, ...] = (
+    Entry("log dump", "Show every record of logs on disk, with the outcome of its transaction."),
+    Entry(
+        "log verify",
+        "Check that segments, indexes and snapshots are what a broker would have written.",
+    ),
+    Entry("log stats", "Count bytes, records, keys, tombstones and transactions of logs on disk."),
+    Entry("warmup", "Compile the decoding kernels now, so that the next command starts at once."),
+)
+
+EXAMPLES: Examples = (
+    ("Get ready", "sexton warmup"),
+    ("Get help on one command", "sexton warmup --help"),
+)

@@ -1,0 +1,32 @@
+"""`sexton warmup`: pay for compilation now."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from sexton.cli.options import FormatOption
+from sexton.cli.output import Output
+from sexton.cli.writers import Format
+from sexton.report.tables import Column
+
+EXAMPLES = (
+    ("Compile while building a container image", "sexton warmup"),
+    ("See as JSON what was compiled, and how long it took", "sexton warmup --format json"),
+)
+COLUMNS = (Column("kernel"),)
+
+
+def command(format: FormatOption = Format.table) -> None:
+    """Compile the decoding kernels now, so that the next command starts at once.
+
+    sexton compiles the code that reads record batches for this machine's processor when it is first
+    needed, and keeps the result. That takes a few seconds, once after each installation or update.
+    """
+    with Output("warmup", format) as out:
+        from sexton import records
+
+        start = perf_counter()
+        kernels = records.warmup()
+        seconds = round(perf_counter() - start, 2)
+        out.rows("kernels", COLUMNS, ([name] for name in kernels))
+        out.summarize(kernels=len(kernels), seconds=seconds)

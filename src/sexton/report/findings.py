@@ -1,0 +1,118 @@
+"""A finding in each form that someone reads it in.
+
+A person gets a small paragraph: how bad, what, where; then why one should believe it, and what to
+do. Wide tables of findings are unreadable, so there is none. A program gets a JSON object, or a
+line of tab-separated columns that never change their order.
+
+    error  corrupt-batch  orders-3/00000000000000000042.log at position 1337
+           the batch's CRC is wrong
+           computed=0xc0ffee stored=0xdecade
+           → restore the replica from its leader
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sexton.base.findings import Evidence, Finding, Severity
+from sexton.report.tables import Cell, Column, one_line
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+COLUMNS = tuple(
+    Column(name) for name in ("severity", "code", "where", "message", "evidence", "remedy")
+)
+STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+INDENT = " " * (max(map(len, SEVERITIES)) + 2)
+
+
+def finding_object(finding: Finding) -> dict[str, object]:
+    """The finding for JSON. Keys are only ever added."""
+    return {
+        "code": finding.code,
+        "severity": finding.severity,
+        "where": finding.where,
+        "message": finding.message,
+        "evidence": dict(finding.evidence),
+        "remedy": finding.remedy,
+    }
+
+
+def finding_row(finding: Finding) -> tuple[Cell, ...]:
+    """The finding as cells under `COLUMNS`."""
+    evidence = _evidence_text(finding)
+    return (
+        finding.severity,
+        finding.code,
+        finding.where,
+        finding.message,
+        evidence,
+        finding.remedy,
+    )
+
+
+def finding_lines(finding: Finding, width: int | None) -> Iterator[str]:
+    """The finding as plain lines of at most `width` characters; None leaves lines whole."""
+    severity = finding.severity.ljust(len(INDENT))
+    yield from _wrapped(f"{severity}{finding.code}  {one_line(finding.where)}", width, first="")
+    for text in (finding.message, _evidence_text(finding)):
+        if text:
+            yield from _wrapped(one_line(text), width)
+    if finding.remedy:
+        yield from _wrapped(f"→ {finding.remedy}", width)
+
+
+def finding_text(finding: Finding, width: int) -> Text:
+    """The same lines with colour, for a rich console."""
+    from rich.text import Text
+
+    first, *rest = finding_lines(finding, width)
+    text = Text(first)
+    text.stylize(STYLES[finding.severity], 0, len(finding.severity))
+    if first[len(INDENT) :].startswith(finding.code):
+        text.stylize("bold", len(INDENT), len(INDENT) + len(finding.code))
+    return Text("\n").join([text, *(Text(line) for line in rest)])
+
+
+def describe_counts(counts: Counter[Severity]) -> str:
+    """How many there are of each severity: `2 errors, 1 note`, or `no findings`."""
+    parts = [
+        f"{counts[severity]} {severity}{'' if counts[severity] == 1 else 's'}"
+        for severity in SEVERITIES
+        if counts[severity]
+    ]
+    return ", ".join(parts) or "no findings"
+
+
+def _evidence_text(finding: Finding) -> str:
+    return " ".join(f"{name}={_evidence_value(value)}" for name, value in finding.evidence.items())
+
+
+def _evidence_value(value: Evidence) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "true" if value else "false"
+        case str() if not value or any(c.isspace() or c == '"' for c in value):
+            return '"' + value.replace('"', '\\"') + '"'
+        case _:
+            return str(value)
+
+
+def _wrapped(text: str, width: int | None, first: str = INDENT) -> list[str]:
+    if width is None:
+        return [first + text]
+    return textwrap.wrap(
+        text,
+        max(width, len(INDENT) + 10),
+        initial_indent=first,
+        subsequent_indent=INDENT,
+        break_long_words=False,  # a file's name must survive being copied
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,181 @@
+"""How do rows become text, while nobody knows yet how many there will be?
+
+Column widths depend on every row, but a log has more rows than memory. So rows are taken in chunks:
+the first chunk decides the widths, later ones may only widen them, and what has been printed stays.
+
+    rows ──chunk──▶ widths ──▶ a rich table         on a terminal: coloured, folded to its width
+                           ──▶ padded plain text    into a pipe: nothing folded, nothing cut
+                           ──▶ `name: value` lines  on a terminal too narrow for the columns
+
+A program wants `tsv_line` instead: no header, tabs, always the same columns, `-` for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Cell = int | float | str | bool | None
+Row = Sequence[Cell]
+
+CHUNK_ROWS = 500  # enough to settle the widths, few enough that the first ones show at once
+NARROWEST_COLUMN = 8  # a long text column folded to less than this reads worse than lines do
+GAP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`name` is the column's heading, and its key in JSON: lower case, words joined by `_`."""
+
+    name: str
+    align: Literal["left", "right"] = "left"
+
+    @property
+    def heading(self) -> str:
+        return self.name.replace("_", " ")
+
+
+def number(name: str) -> Column:
+    """A column of numbers: aligned right, so that magnitudes can be compared by eye."""
+    return Column(name, align="right")
+
+
+def cell_text(cell: Cell) -> str:
+    """A cell for people: nothing is shown as `-`, and truth in words."""
+    match cell:
+        case None | "":
+            return "-"
+        case True:
+            return "yes"
+        case False:
+            return "no"
+        case _:
+            return str(cell)
+
+
+def tsv_line(row: Row) -> str:
+    """One headerless line for awk: tabs between cells, none inside them, `-` for nothing."""
+    return "\t".join(map(_tsv_cell, row))
+
+
+def _tsv_cell(cell: Cell) -> str:
+    match cell:
+        case None | "":
+            return "-"
+        case bool():
+            return "true" if cell else "false"
+        case str():
+            return (
+                cell.replace("\\", "\\\\")
+                .replace("\t", "\\t")
+                .replace("\n", "\\n")
+                .replace("\r", "\\r")
+            )
+        case _:
+            return str(cell)
+
+
+def plain_lines(columns: Sequence[Column], rows: Iterable[Row]) -> Iterator[str]:
+    """A heading and the rows as padded text, for a pipe or a file: nothing is folded or cut."""
+    headings = [[column.heading for column in columns]]
+    for texts, widths in _measured(columns, rows):
+        for row in [*headings, *texts]:
+            yield _padded(columns, widths, row)
+        headings = []
+
+
+def _padded(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str]) -> str:
+    cells = (
+        text.rjust(width) if column.align == "right" else text.ljust(width)
+        for column, width, text in zip(columns, widths, row, strict=True)
+    )
+    return (" " * GAP).join(cells).rstrip()
+
+
+def print_rich(console: Console, columns: Sequence[Column], rows: Iterable[Row]) -> None:
+    """The rows as a rich table on a terminal, or as `name: value` lines where it is too narrow."""
+    as_lines = show_header = None
+    for texts, widths in _measured(columns, rows):
+        fitted = _fit(columns, widths, console.width)
+        if as_lines is None:  # the first chunk decides: a change of layout halfway would confuse
+            as_lines, show_header = fitted is None, True
+        if as_lines:
+            _print_as_lines(console, columns, texts)
+        else:
+            _print_chunk(console, columns, fitted or widths, texts, show_header=bool(show_header))
+        show_header = False
+
+
+def _print_chunk(
+    console: Console,
+    columns: Sequence[Column],
+    widths: Sequence[int],
+    texts: Sequence[Sequence[str]],
+    *,
+    show_header: bool,
+) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_header=show_header)
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(column.heading, justify=column.align, width=width, overflow="fold")
+    for row in texts:
+        # Text, not str: what stands in a log must not be taken for rich's markup.
+        table.add_row(*(Text(text) for text in row))
+    console.print(table)
+
+
+def _print_as_lines(
+    console: Console, columns: Sequence[Column], texts: Sequence[Sequence[str]]
+) -> None:
+    label_width = max(len(column.heading) for column in columns) + 1
+    for row in texts:
+        for column, text in zip(columns, row, strict=True):
+            label = f"{column.heading}:".ljust(label_width)
+            console.print(f"{label} {text}", markup=False, highlight=False, overflow="fold")
+        console.print()
+
+
+def _fit(columns: Sequence[Column], widths: Sequence[int], available: int) -> list[int] | None:
+    """Widths that fit, the widest text columns folded first; None if that would be unreadable."""
+    fitted = list(widths)
+    excess = sum(fitted) + GAP * (len(fitted) - 1) - available
+    while excess > 0:
+        foldable = [at for at, column in enumerate(columns) if column.align == "left"]
+        widest = max(foldable, key=lambda at: fitted[at], default=None)
+        if widest is None or fitted[widest] <= NARROWEST_COLUMN:
+            return None
+        fitted[widest] -= 1
+        excess -= 1
+    return fitted
+
+
+def _measured(
+    columns: Sequence[Column], rows: Iterable[Row]
+) -> Iterator[tuple[list[list[str]], list[int]]]:
+    """Chunks of rows as text, with the widths that this and every earlier chunk need.
+
+    The first chunk comes even if it is empty: a table without rows still has its headings.
+    """
+    widths = [len(column.heading) for column in columns]
+    iterator = iter(rows)
+    first = True
+    while (chunk := list(islice(iterator, CHUNK_ROWS))) or first:
+        texts = [[one_line(cell_text(cell)) for cell in row] for row in chunk]
+        for row in texts:
+            widths = list(map(max, widths, map(len, row)))
+        yield texts, widths
+        first = False
+
+
+def one_line(text: str) -> str:
+    """A table's cell must not break the line, nor let bytes from a log steer the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sexton.base.errors import ConfigError
+from sexton.cli.options import client_settings
+
+
+def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=file:1\nclient.id=file\nacks=all\n")
+    assert client_settings(None, None, path)["bootstrap.servers"] == "file:1"
+    settings = client_settings("b:1", ["client.id=x", "bootstrap.servers=x:1", "a=b=c"], path)
+    assert settings == {
+        "bootstrap.servers": "b:1", "client.id": "x", "acks": "all", "a": "b=c",
+    }  # fmt: skip
+
+
+def test_no_broker_named_is_said_with_a_remedy() -> None:
+    with pytest.raises(ConfigError) as error:
+        client_settings(None, ["client.id=x"], None)
+    assert error.value.subject == "--bootstrap-servers"
+    assert error.value.hint == "name a broker, as in -b localhost:9092"
+
+
+@pytest.mark.parametrize("setting", ["acks", "=all", ""])
+def test_a_setting_without_key_or_value_is_refused(setting: str) -> None:
+    with pytest.raises(ConfigError, match="is not KEY=VALUE"):
+        client_settings("b:1", [setting], None)

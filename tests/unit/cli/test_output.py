@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from sexton.base.errors import ConfigError, CorruptLog
+from sexton.base.findings import Finding
+from sexton.cli.output import Output
+from sexton.cli.writers import Format
+from sexton.report.tables import Cell, Column, number
+
+COLUMNS = (number("offset"), Column("key"))
+ROWS: list[list[Cell]] = [[0, "a"], [1, None]]
+WRONG = Finding("corrupt-batch", "error", "x.log at 0", "the CRC is wrong")
+NOTE = Finding("offset-gap", "note", "x at 7", "compacted away")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def say(
+    chosen: Format, speak: Callable[[Output], None], stdout: io.StringIO | None = None
+) -> tuple[int, str, str]:
+    stdout, stderr = stdout or io.StringIO(), io.StringIO()
+    code = 0
+    try:
+        with Output("log verify", chosen, stdout, stderr) as out:
+            speak(out)
+    except typer.Exit as exit_:
+        code = exit_.exit_code
+    return code, stdout.getvalue(), stderr.getvalue()
+
+
+def everything(out: Output) -> None:
+    out.say("Reading.")
+    out.rows("records", COLUMNS, ROWS)
+    out.finding(NOTE)
+    out.summarize(records=2)
+
+
+def test_the_table_is_for_people() -> None:
+    code, stdout, stderr = say(Format.table, everything)
+    assert stdout == (
+        "Reading.\n\n"
+        "offset  key\n     0  a\n     1  -\n"
+        "note     offset-gap  x at 7\n         compacted away\n\n"
+        "records  2\n"
+    )
+    assert (code, stderr) == (0, "")
+
+
+def test_json_is_one_versioned_object() -> None:
+    _, stdout, _ = say(Format.json, everything)
+    answer = json.loads(stdout)
+    assert answer == {
+        "sexton": 1,
+        "command": "log verify",
+        "records": [{"offset": 0, "key": "a"}, {"offset": 1, "key": None}],
+        "findings": [
+            {
+                "code": "offset-gap",
+                "severity": "note",
+                "where": "x at 7",
+                "message": "compacted away",
+                "evidence": {},
+                "remedy": None,
+            }
+        ],
+        "summary": {"records": 2},
+        "incomplete": [],
+        "ok": True,
+        "exit_code": 0,
+        "error": None,
+    }
+
+
+def test_json_lines_name_their_type_and_their_end() -> None:
+    _, stdout, _ = say(Format.jsonl, everything)
+    lines = [json.loads(line) for line in stdout.splitlines()]
+    assert [line["type"] for line in lines] == ["record", "record", "finding", "end"]
+    assert lines[0] == {"type": "record", "offset": 0, "key": "a"}
+    assert lines[-1]["summary"] == {"records": 2}
+    assert lines[-1]["ok"] is True
+
+
+def test_tsv_is_rows_and_nothing_else() -> None:
+    _, stdout, _ = say(Format.tsv, everything)
+    assert stdout == "0\ta\n1\t-\nnote\toffset-gap\tx at 7\tcompacted away\t-\t-\n"
+
+
+@pytest.mark.parametrize(
+    ("speak", "code"),
+    [
+        (lambda out: out.say("clean"), 0),
+        (lambda out: out.finding(NOTE), 0),
+        (lambda out: out.finding(WRONG), 1),
+        (lambda out: out.incomplete("y.log", "not readable"), 3),
+        (lambda out: (out.incomplete("y.log", "not readable"), out.finding(WRONG)), 1),
+        (lambda out: (out.incomplete("y.log", "not readable"), out.finding(NOTE)), 3),
+    ],
+)
+@pytest.mark.parametrize("chosen", list(Format))
+def test_the_exit_code_follows_from_what_was_said(
+    chosen: Format, speak: Callable[[Output], None], code: int
+) -> None:
+    assert say(chosen, speak)[0] == code
+
+
+def test_what_could_not_be_looked_at_is_named_on_both_streams() -> None:
+    speak = lambda out: out.skipped(CorruptLog("y.log", "is cut off"))  # noqa: E731
+    _, stdout, stderr = say(Format.json, speak)
+    assert json.loads(stdout)["incomplete"] == [{"subject": "y.log", "why": "is cut off"}]
+    assert stderr == "incomplete: y.log: is cut off\n"
+
+
+def rows_then(error: BaseException) -> Iterator[list[Cell]]:
+    yield [0, "a"]
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "kind"),
+    [
+        (CorruptLog("x.log", "is cut off", "restore it"), 1, "corrupt-log"),
+        (ConfigError("--key", "is not hexadecimal"), 2, "config-error"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (PermissionError(13, "Permission denied", "x.log"), 1, "os-error"),
+        (ZeroDivisionError("division by zero"), 1, "unexpected"),
+    ],
+)
+@pytest.mark.parametrize("chosen", [Format.json, Format.jsonl])
+def test_an_error_among_the_rows_still_leaves_whole_objects(
+    chosen: Format, error: BaseException, code: int, kind: str
+) -> None:
+    got, stdout, stderr = say(chosen, lambda out: out.rows("records", COLUMNS, rows_then(error)))
+    ending: dict[str, Any] = (
+        json.loads(stdout) if chosen is Format.json else json.loads(stdout.splitlines()[-1])
+    )
+    assert ending["ok"] is False
+    assert (got, ending["exit_code"], ending["error"]["kind"]) == (code, code, kind)
+    assert len(stderr.splitlines()) in (1, 2)
+
+
+def test_an_error_is_said_in_two_lines() -> None:
+    def fail(out: Output) -> None:
+        raise CorruptLog("x.log", "is cut off", "restore it")
+
+    assert say(Format.table, fail) == (1, "", "error: x.log: is cut off\nhint: restore it\n")
+
+
+def test_a_terminal_gets_colour_and_no_color_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[" in say(Format.table, lambda out: out.finding(WRONG), Terminal())[1]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in say(Format.table, lambda out: out.finding(WRONG), Terminal())[1]
+
+
+def test_progress_moves_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for stderr, moves in ((io.StringIO(), False), (Terminal(), True)):
+        with (
+            Output("log verify", Format.json, io.StringIO(), stderr) as out,
+            out.progress("reading", 100, "bytes") as advance,
+        ):
+            advance(60)
+            advance(40)
+        assert ("reading" in stderr.getvalue()) is moves
+
+
+def test_progress_makes_room_for_rows_on_the_same_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stdout, stderr = Terminal(), Terminal()
+    with Output("log dump", Format.table, stdout, stderr) as out, out.progress("reading") as step:
+        out.rows("records", COLUMNS, ROWS)
+        moved = len(stderr.getvalue())
+        step(1)
+        assert len(stderr.getvalue()) == moved
+
+
+def test_numbers_from_numpy_columns_are_plain_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    rows = [[numpy.int64(7), "a"]]
+    assert json.loads(say(Format.json, lambda out: out.rows("records", COLUMNS, rows))[1])[
+        "records"
+    ] == [{"offset": 7, "key": "a"}]
+
+
+def test_what_json_cannot_hold_is_our_bug_and_not_a_wrong_answer() -> None:
+    rows: list[Any] = [[0, b"bytes"]]
+    code, stdout, _ = say(Format.json, lambda out: out.rows("records", COLUMNS, rows))
+    assert code == 1
+    assert json.loads(stdout)["error"]["kind"] == "unexpected"

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+from rich.console import Console
+
+from sexton.report.tables import (
+    CHUNK_ROWS,
+    Cell,
+    Column,
+    number,
+    plain_lines,
+    print_rich,
+    tsv_line,
+)
+
+COLUMNS = (number("offset"), Column("key"), Column("delete_horizon"))
+ROWS: list[list[Cell]] = [[0, "a", None], [12345, "a rather long key, in fact", True]]
+
+
+def on_terminal(width: int, rows: list[list[Cell]]) -> str:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    print_rich(console, COLUMNS, rows)
+    assert isinstance(console.file, io.StringIO)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
+
+
+def test_piped_rows_are_padded_and_never_folded() -> None:
+    assert list(plain_lines(COLUMNS, ROWS)) == [
+        "offset  key                         delete horizon",
+        "     0  a                           -",
+        " 12345  a rather long key, in fact  yes",
+    ]
+
+
+def test_a_table_without_rows_still_has_headings() -> None:
+    assert list(plain_lines(COLUMNS, [])) == ["offset  key  delete horizon"]
+    assert on_terminal(80, []) == "offset  key  delete horizon"
+
+
+def test_a_terminal_shows_what_a_pipe_gets_while_it_fits() -> None:
+    assert on_terminal(80, ROWS) == "\n".join(plain_lines(COLUMNS, ROWS))
+
+
+def test_a_narrower_terminal_folds_text_but_no_number() -> None:
+    assert on_terminal(40, ROWS) == (
+        "offset  key               delete horizon\n"
+        "     0  a                 -\n"
+        " 12345  a rather long     yes\n"
+        "        key, in fact"
+    )
+
+
+def test_a_terminal_too_narrow_for_columns_gets_lines() -> None:
+    assert on_terminal(20, ROWS[:1]) == "offset:         0\nkey:            a\ndelete horizon: -\n"
+
+
+def test_rows_are_printed_before_the_last_one_is_known() -> None:
+    def endless() -> Iterator[list[Cell]]:
+        while True:
+            yield [7]
+
+    lines = plain_lines([number("n")], endless())
+    assert [next(lines) for _ in range(CHUNK_ROWS + 2)] == ["n"] + ["7"] * (CHUNK_ROWS + 1)
+
+
+def test_later_rows_may_widen_a_column() -> None:
+    rows: list[list[Cell]] = [["a", 1] for _ in range(CHUNK_ROWS)]
+    rows.append(["long key", 2])
+    lines = list(plain_lines([Column("key"), number("n")], rows))
+    assert lines[1] == "a    1"
+    assert lines[-1] == "long key  2"
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (None, "-"),
+        ("", "-"),
+        (0, "0"),
+        (True, "true"),
+        ("tab\there", "tab\\there"),
+        ("a\\b\n\r", "a\\\\b\\n\\r"),
+    ],
+)
+def test_a_tsv_cell_never_breaks_its_line(cell: Cell, text: str) -> None:
+    assert tsv_line([cell, 1]) == f"{text}\t1"
+
+
+def test_bytes_from_a_log_cannot_steer_the_terminal() -> None:
+    rows: list[list[Cell]] = [[1, "\x1b[31mred\nnext é", None], [2, "[bold]markup[/bold]", None]]
+    for text in ("\n".join(plain_lines(COLUMNS, rows)), on_terminal(80, rows)):
+        assert "\x1b" not in text
+        assert "\\x1b[31mred\\nnext é" in text
+        assert "[bold]markup[/bold]" in text
