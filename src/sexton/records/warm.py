@@ -1,0 +1,19 @@
+"""Compile the kernels ahead of time, so that nobody waits for the compiler later."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+KERNEL_MODULES = ("sexton.records.crc_kernels", "sexton.records.kernels")
+
+
+def warmup(modules: tuple[str, ...] = KERNEL_MODULES) -> list[str]:
+    """Loads every kernel, compiling what the cache does not hold; returns their names.
+
+    Packages above pass their own kernel modules as well.
+    """
+    from sexton.records.native import KERNELS
+
+    for module in modules:
+        import_module(module)
+    return [f"{kernel.py_func.__module__}.{kernel.py_func.__name__}" for kernel in KERNELS]
