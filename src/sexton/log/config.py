@@ -1,0 +1,75 @@
+"""How one partition's log behaves: Kafka's topic options, with Kafka's names and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from sexton.base.errors import ConfigError
+
+_DAY_MS = 24 * 60 * 60 * 1000
+_FOREVER = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """A field is the option's name with underscores: `segment_bytes` is `segment.bytes`."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * _DAY_MS
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * _DAY_MS  # -1: no limit
+    retention_bytes: int = -1  # -1: no limit
+    flush_messages: int = (
+        _FOREVER  # fsync after this many records; by default at roll and close only
+    )
+    flush_ms: int = _FOREVER
+    max_message_bytes: int = (1 << 20) + 12
+    message_timestamp_type: str = "CreateTime"
+    producer_id_expiration_ms: int = _DAY_MS
+
+    @classmethod
+    def from_kafka(cls, options: Mapping[str, str | int]) -> LogConfig:
+        """From Kafka's spelling; an unknown option or an impossible value is a ConfigError."""
+        known = {f.name.replace("_", "."): f for f in fields(cls)}
+        chosen: dict[str, int | str] = {}
+        for option, value in options.items():
+            if option not in known:
+                raise ConfigError(option, "is not an option of a log", f"known: {', '.join(known)}")
+            name = known[option].name
+            chosen[name] = (
+                str(value) if name == "message_timestamp_type" else _integer(option, value)
+            )
+        config = cls(**chosen)  # type: ignore[arg-type]
+        config._check()
+        return config
+
+    def _check(self) -> None:
+        least = {
+            "segment_bytes": 14,
+            "segment_ms": 1,
+            "segment_index_bytes": 8,
+            "index_interval_bytes": 0,
+            "retention_ms": -1,
+            "retention_bytes": -1,
+            "flush_messages": 1,
+            "flush_ms": 0,
+            "max_message_bytes": 0,
+            "producer_id_expiration_ms": 1,
+        }
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if value < bound:
+                why = f"is {value}, the least possible is {bound}"
+                raise ConfigError(name.replace("_", "."), why)
+        if self.message_timestamp_type not in ("CreateTime", "LogAppendTime"):
+            why = f"is {self.message_timestamp_type!r}"
+            raise ConfigError("message.timestamp.type", why, "CreateTime or LogAppendTime")
+
+
+def _integer(option: str, value: str | int) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigError(option, f"is {value!r}, a whole number is needed") from None

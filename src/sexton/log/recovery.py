@@ -1,0 +1,264 @@
+"""Opening a log, whatever its last owner left behind.
+
+After a clean close, indexes and a producer snapshot say everything. After a crash nothing above
+the recovery point is trusted: from there on every batch is read and its checksum verified, and the
+log is cut at the first one that is not whole. What an earlier fsync promised lies below the
+recovery point and is not touched. Indexes and producer state above it are made again.
+
+A batch that is bad *below* the end, with good ones after it, is also a place to cut: what follows
+was never acknowledged by this replica, and the leader has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from crc32c import crc32c
+
+from sexton.base.errors import CorruptLog
+from sexton.base.findings import Finding
+from sexton.log.checkpoints import parse_epochs
+from sexton.log.config import LogConfig
+from sexton.log.disk import Disk
+from sexton.log.epochs import LeaderEpochs
+from sexton.log.names import (
+    CLEANED,
+    DELETED,
+    EPOCHS,
+    LOG,
+    SNAPSHOT,
+    SWAP,
+    parse_segment_file,
+    segment_file,
+)
+from sexton.log.partition import PartitionLog
+from sexton.log.producers import Producers
+from sexton.log.segment import Segment
+from sexton.log.snapshots import parse_snapshot
+from sexton.records.control import first_control_record
+from sexton.records.layout import CRC_START
+
+
+@dataclass(slots=True)
+class Opened:
+    log: PartitionLog
+    findings: list[Finding] = field(default_factory=list)  # what was wrong and has been put right
+
+
+def open_log(
+    disk: Disk,
+    directory: str,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    clean: bool = False,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    high_watermark: int = 0,
+) -> Opened:
+    """Opens the log in `directory`, or makes an empty one.
+
+    `clean` says that it was closed in good order; the offsets are those of the last checkpoints.
+    """
+    findings: list[Finding] = []
+    disk.make_directory(directory)
+    _finish_swaps(disk, directory)
+    bases = _segment_bases(disk, directory)
+    segments = [Segment.attach(disk, directory, base, now_ms) for base in bases]
+    epochs = _load_epochs(disk, directory, findings)
+    first_suspect = _first_suspect(segments, recovery_point, clean, findings)
+    if first_suspect < len(segments):
+        base = segments[first_suspect].base_offset
+        epochs.cut_end(base)  # the batches themselves will tell again
+        producers = _replayed(_load_producers(disk, directory, base), segments[:first_suspect])
+        _recover(segments, first_suspect, producers, epochs, config, findings)
+    if not segments:
+        segments = [Segment.create(disk, directory, log_start_offset, now_ms)]
+    end = segments[-1].end_offset
+    log = PartitionLog(
+        disk,
+        directory,
+        config,
+        segments,
+        rebuild_producers(disk, directory, segments, high_watermark),
+        epochs,
+        log_start_offset=max(log_start_offset, segments[0].base_offset),
+        recovery_point=min(recovery_point, end) if not clean else end,
+        flushed_ms=now_ms,
+    )
+    if log.epochs.cut_end(end) or not clean:
+        log.write_epochs()
+    if not clean:
+        log.flush(now_ms)  # what has been verified need not be verified again
+    log.advance_high_watermark(high_watermark)
+    return Opened(log, findings)
+
+
+def _finish_swaps(disk: Disk, directory: str) -> None:
+    """Completes or undoes what a cleaner had under way, and removes what was to be deleted."""
+    names = disk.names(directory)
+    for name in names:
+        if name.endswith((DELETED, CLEANED, ".tmp")):
+            disk.remove(f"{directory}/{name}")
+    swaps = [name for name in names if name.endswith(SWAP)]
+    for name in swaps:
+        final = name.removesuffix(SWAP)
+        parsed = parse_segment_file(final)
+        if parsed is None or parsed[1] != LOG:
+            continue
+        _remove_replaced(disk, directory, parsed[0], name)
+    for name in swaps:
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+    if swaps:
+        disk.sync_directory(directory)
+
+
+def _remove_replaced(disk: Disk, directory: str, base: int, swap: str) -> None:
+    """Removes the segments whose records a complete cleaned segment holds."""
+    cleaned = Segment.attach(disk, directory, base, 0)
+    cleaned.log.close()
+    cleaned.log = disk.open(f"{directory}/{swap}")
+    end = base
+    for _position, header in cleaned.headers():
+        end = header.next_offset
+    for other in _segment_bases(disk, directory):
+        if base <= other < max(end, base + 1):
+            Segment.attach(disk, directory, other, 0).remove()
+
+
+def _segment_bases(disk: Disk, directory: str) -> list[int]:
+    parsed = [parse_segment_file(name) for name in disk.names(directory)]
+    return sorted(p[0] for p in parsed if p and p[1] == LOG)
+
+
+def _first_suspect(
+    segments: list[Segment], recovery_point: int, clean: bool, findings: list[Finding]
+) -> int:
+    """The index of the first segment to be read in full; loads the indexes of those before it."""
+    following = [segment.base_offset for segment in segments[1:]]
+    trusted = len(segments) if clean else sum(base <= recovery_point for base in following)
+    for index, segment in enumerate(segments[:trusted]):
+        try:
+            segment.load_indexes()
+        except CorruptLog as error:
+            findings.append(_finding("index-rebuilt", error.subject, error.why))
+            if clean and index == len(segments) - 1:
+                return index
+            trusted = index
+            break
+    return trusted
+
+
+def _recover(
+    segments: list[Segment],
+    first: int,
+    producers: Producers,
+    epochs: LeaderEpochs,
+    config: LogConfig,
+    findings: list[Finding],
+) -> None:
+    """Reads the segments from `first` on, cutting the log where it stops making sense."""
+    for index in range(first, len(segments)):
+        fault = _recover_segment(segments[index], producers, epochs, config)
+        if fault is None:
+            if index < len(segments) - 1:
+                segments[index].seal()
+            continue
+        findings.append(fault)
+        for later in segments[index + 1 :]:
+            where, why = later.path(LOG), "follows a damaged segment and was removed"
+            findings.append(_finding("segment-removed", where, why, bytes=later.size))
+            later.remove()
+        del segments[index + 1 :]
+        return
+
+
+def _recover_segment(
+    segment: Segment, producers: Producers, epochs: LeaderEpochs, config: LogConfig
+) -> Finding | None:
+    """Verifies every batch and indexes it; cuts the file at the first that is bad and tells why."""
+    segment.forget_indexes()
+    end = 0
+    try:
+        for position, header, batch in segment.batches():
+            where = f"{segment.path(LOG)} at byte {position}"
+            if header.base_offset < segment.end_offset:
+                why = f"offset {header.base_offset} after offset {segment.end_offset - 1}"
+                raise CorruptLog(where, why)
+            if crc32c(batch[CRC_START:]) != header.crc:
+                raise CorruptLog(where, "the checksum does not match")
+            marker = first_control_record(batch, where) if header.is_control else None
+            segment.index(position, header, config.index_interval_bytes)
+            epochs.assign(header.partition_leader_epoch, header.base_offset)
+            ended = producers.apply(header, marker)
+            if ended is not None and ended.aborted:
+                segment.add_aborted(producers.aborted_entry(ended))
+            end = position + header.size
+    except CorruptLog as error:
+        lost = segment.size - end
+        segment.log.truncate(end)
+        segment.rewrite_indexes()
+        return _finding("torn-tail", error.subject, error.why, cut_at=end, bytes_dropped=lost)
+    segment.rewrite_indexes()
+    return None
+
+
+def rebuild_producers(
+    disk: Disk, directory: str, segments: list[Segment], high_watermark: int
+) -> Producers:
+    """The producer state at the end of the log: a snapshot, and every batch that came after it.
+
+    The snapshot must not be later than the high watermark. A transaction whose marker is above that
+    counts as open, and a snapshot no longer knows where a transaction that has ended began.
+    """
+    at_most = min(high_watermark, segments[-1].end_offset)
+    producers = _replayed(_load_producers(disk, directory, at_most), segments)
+    producers.high_watermark_reached(high_watermark)
+    return producers
+
+
+def _load_producers(disk: Disk, directory: str, at_most: int) -> Producers:
+    offsets = [
+        p[0] for n in disk.names(directory) if (p := parse_segment_file(n)) and p[1] == SNAPSHOT
+    ]
+    for offset in sorted(offsets, reverse=True):
+        path = f"{directory}/{segment_file(offset, SNAPSHOT)}"
+        if offset > at_most:
+            continue
+        try:
+            return Producers.from_snapshot(parse_snapshot(disk.read(path), path), offset)
+        except CorruptLog:
+            disk.remove(path)  # torn by a crash; an earlier one and more replay do as well
+    return Producers()
+
+
+def _replayed(producers: Producers, segments: list[Segment]) -> Producers:
+    for segment in segments:
+        if segment.end_offset <= producers.end_offset:
+            continue
+        found = segment.find(producers.end_offset)
+        for position, header in segment.headers(found[0]) if found else ():
+            marker = None
+            if header.is_control:
+                batch = segment.log.read_at(position, header.size)
+                marker = first_control_record(batch, segment.path(LOG))
+            producers.apply(header, marker)
+    if segments:
+        producers.end_offset = max(producers.end_offset, segments[-1].end_offset)
+    return producers
+
+
+def _load_epochs(disk: Disk, directory: str, findings: list[Finding]) -> LeaderEpochs:
+    path = f"{directory}/{EPOCHS}"
+    if not disk.exists(path):
+        return LeaderEpochs()
+    try:
+        return LeaderEpochs(parse_epochs(disk.read(path), path))
+    except CorruptLog as error:
+        findings.append(_finding("epochs-lost", error.subject, error.why))
+        return LeaderEpochs()
+
+
+def _finding(code: str, where: str, message: str, **evidence: int) -> Finding:
+    remedy = "nothing: the log was put right when it was opened"
+    return Finding(code, "warning", where, message, evidence, remedy)
