@@ -38,6 +38,10 @@ class Group:
 GROUPS: tuple[Group, ...] = (Group("log", "Look at logs on disk, without a broker."),)
 
 COMMANDS: tuple[Entry, ...] = (
+    Entry(
+        "demo",
+        "Show what sexton finds in a log that Apache Kafka wrote, before and after it is damaged.",
+    ),
     Entry("log dump", "Show every record of logs on disk, with the outcome of its transaction."),
     Entry(
         "log verify",

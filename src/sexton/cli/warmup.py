@@ -24,9 +24,10 @@ def command(format: FormatOption = Format.table) -> None:
     """
     with Output("warmup", format) as out:
         from sexton import records
+        from sexton.records.warm import KERNEL_MODULES
 
         start = perf_counter()
-        kernels = records.warmup()
+        kernels = records.warmup((*KERNEL_MODULES, "sexton.log.key_kernels"))
         seconds = round(perf_counter() - start, 2)
         out.rows("kernels", COLUMNS, ([name] for name in kernels))
         out.summarize(kernels=len(kernels), seconds=seconds)
