@@ -8,7 +8,8 @@
     #40              in front of the records: the batch's first sequence number, if not the next one
     t1000            the batch's timestamp, if not the one the case has set
 
-Printed batches have their first offset in front: `12 @7 a=1`, and `(empty)` if cleaning left none.
+Printed batches have their first offset in front: `12 @7 a=1`, `(empty)` if cleaning left nothing in
+them, and `(until 5000)` if what is in them may go at that time.
 """
 
 from __future__ import annotations
@@ -98,6 +99,11 @@ def data_batch(
     return encode(columns)
 
 
+def at_offset(batch: bytes, offset: int, leader_epoch: int = 0) -> bytes:
+    """The batch as a leader has put it into its log."""
+    return offset.to_bytes(8, "big") + batch[8:12] + leader_epoch.to_bytes(4, "big") + batch[16:]
+
+
 def describe(batch: bytes) -> str:
     """The line that a batch would be printed as."""
     header = BatchHeader.unpack(batch)
@@ -116,6 +122,8 @@ def describe(batch: bytes) -> str:
         for record in decode(batch).records():
             key = (record.key or b"").decode()
             words.append(f"-{key}" if record.value is None else f"{key}={record.value.decode()}")
+    if header.delete_horizon_ms is not None:
+        words.append(f"(until {header.delete_horizon_ms})")
     return " ".join(words)
 
 

@@ -1,9 +1,9 @@
 """A partition's log against the simplest thing that could be right: a list of batches.
 
-Whatever the order of appends, rolls, flushes, truncations, full disks and power cuts, the log holds a
-prefix of the batches it accepted that is at least as long as what it had flushed, and everything it
-knows beside its bytes (indexes, producers, epochs, aborted transactions) is what a plain reading of
-those batches says.
+Whatever the order of appends, rolls, flushes, truncations, full disks and power cuts, the log holds
+a prefix of the batches it accepted that is at least as long as what it had flushed, and everything
+it knows beside its bytes (indexes, producers, epochs, aborted transactions) is what a plain reading
+of those batches says.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def plain_reading(
     return producers, epochs, aborted
 
 
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=400)
 @given(st.lists(operations, min_size=20, max_size=60))
 def test_a_log_holds_what_it_accepted_and_a_power_cut_only_shortens_it(
     steps: list[tuple[str, Any]],

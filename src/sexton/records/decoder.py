@@ -244,6 +244,12 @@ def _crc_status(batches: Batches, check_crc: bool) -> Array:
     return status
 
 
+def first_bad_crc(batches: Batches) -> int | None:
+    """The base offset of the first batch whose bytes have changed, if any."""
+    bad = np.flatnonzero(_crc_status(batches, check_crc=True))
+    return int(batches.headers["base_offset"][bad[0]]) if len(bad) else None
+
+
 def _columns(data: Array, headers: HeaderTable, first_row: Array, rows: list[Array]) -> Columns:
     offset, timestamp, key_at, key_len, value_at, value_len, headers_at, headers_len = rows
     return Columns(

@@ -127,7 +127,7 @@ class Encoder:
             length = np.ascontiguousarray(column.length, np.int32)
             held += [data, position, length]
             spans += [address(data), len(data), address(position), address(length)]
-            room += int(length.sum(dtype=np.int64, where=length > 0))
+            room += kernels.total(address(length), len(length))
         if len(self._out) < room:
             self._out = np.empty(room, np.uint8)
         sizes = np.empty(len(table), np.int64)
@@ -152,9 +152,6 @@ def _check_shape(columns: Columns, first_row: Array) -> None:
 
 def _compress(plain: memoryview, sizes: list[int], codecs: list[int]) -> Array:
     """The same batches with the records of each compressed by its codec."""
-    from sexton.records import kernels
-    from sexton.records.native import address
-
     parts: list[bytearray | memoryview] = []
     place = 0
     for codec, size in zip(codecs, sizes, strict=True):
@@ -163,7 +160,15 @@ def _compress(plain: memoryview, sizes: list[int], codecs: list[int]) -> Array:
         if codec == Codec.NONE:
             parts.append(batch)
             continue
-        packed = bytearray(batch[:HEADER_BYTES]) + deflate(codec, batch[HEADER_BYTES:])
-        kernels.seal(address(np.frombuffer(packed, np.uint8)), len(packed))
-        parts.append(packed)
+        parts.append(compressed(batch, codec))
     return np.frombuffer(b"".join(parts), np.uint8)
+
+
+def compressed(batch: memoryview, codec: int) -> bytearray:
+    """A plain batch with its records compressed; its attributes name the codec already."""
+    from sexton.records import kernels
+    from sexton.records.native import address
+
+    packed = bytearray(batch[:HEADER_BYTES]) + deflate(codec, batch[HEADER_BYTES:])
+    kernels.seal(address(np.frombuffer(packed, np.uint8)), len(packed))
+    return packed

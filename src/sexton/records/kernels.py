@@ -29,7 +29,6 @@ from sexton.records.native import (
     load_i32,
     load_i64,
     load_u8,
-    store_be16,
     store_be32,
     store_i32,
     store_i64,
@@ -106,8 +105,8 @@ def varint(place, most):
 @inline
 def varint_size(value):
     zigzag = U((value << 1) ^ (value >> 63))
-    size = np.int64(1) + np.int64(zigzag >= U(0x80)) + np.int64(zigzag >= U(0x4000))
-    while zigzag >= U(0x200000):
+    size = 1
+    while zigzag >= U(0x80):
         zigzag >>= U(7)
         size += 1
     return size
@@ -116,12 +115,6 @@ def varint_size(value):
 @inline
 def put_varint(place, value):
     zigzag = U((value << 1) ^ (value >> 63))
-    if zigzag < U(0x80):
-        store_u8(place, np.uint8(zigzag))
-        return place + 1
-    if zigzag < U(0x4000):
-        store_be16(place, np.int16(((zigzag | U(0x80)) & U(0xFF)) << U(8) | zigzag >> U(7)))
-        return place + 2
     while zigzag >= U(0x80):
         store_u8(place, np.uint8((zigzag & U(0x7F)) | U(0x80)))
         zigzag >>= U(7)
@@ -368,6 +361,15 @@ def plan(
         )  # fmt: skip
     store_i64(first_rows + 8 * batches, rows)
     return batches
+
+
+@kernel("int64(int64, int64)")
+def total(lengths, rows):
+    """The bytes of a column: a null, of length -1, has none."""
+    size = np.int64(0)
+    for row in range(rows):
+        size += max(np.int64(load_i32(lengths + 4 * row)), np.int64(0))
+    return size
 
 
 @inline

@@ -1,0 +1,69 @@
+"""A broker that only moves batches around never loads numpy, numba or a compression library."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("numba", "numpy", "llvmlite", "cramjam", "lz4", "zstandard", "pyarrow", "asyncio")
+
+
+def loaded(code: str) -> set[str]:
+    """Which heavy modules are there after `code`, in a new Python."""
+    show = f"\nimport sys; print(*(name for name in {HEAVY} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code + show], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "sexton.records",
+        "sexton.records.layout",
+        "sexton.records.control",
+        "sexton.records.varints",
+        "sexton.records.codecs",
+        "sexton.records.warm",
+        "sexton.log.partition",
+        "sexton.log.recovery",
+        "sexton.log.directory",
+    ],
+)
+def test_importing_loads_nothing_heavy(module: str) -> None:
+    assert loaded(f"import {module}") == set()
+
+
+def test_appending_and_reading_a_log_loads_nothing_heavy() -> None:
+    code = """
+from sexton.log.config import LogConfig
+from sexton.log.memory_disk import MemoryDisk
+from sexton.log.recovery import open_log
+from sexton.records.control import ControlType, marker_batch
+log = open_log(MemoryDisk(), "t-0", LogConfig(), now_ms=0).log
+data = marker_batch(ControlType.COMMIT, producer_id=1, producer_epoch=0, coordinator_epoch=0,
+                    timestamp=5)
+log.append_as_leader(data, 0, 0, from_client=False)
+assert log.read(0, 1000).slice.read()
+"""
+    assert loaded(code) == set()
+
+
+def test_decoding_loads_the_compiler() -> None:
+    assert {"numba", "numpy"} <= loaded("from sexton.records import decode; decode(b'')")
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    import sexton.records
+
+    with pytest.raises(AttributeError, match="no attribute 'decoed'"):
+        _ = sexton.records.decoed
+
+
+def test_every_public_name_can_be_had() -> None:
+    import sexton.records
+
+    for name in sexton.records.__all__:
+        assert getattr(sexton.records, name) is not None
