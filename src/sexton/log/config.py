@@ -28,19 +28,30 @@ class LogConfig:
     max_message_bytes: int = (1 << 20) + 12
     message_timestamp_type: str = "CreateTime"
     producer_id_expiration_ms: int = _DAY_MS
+    cleanup_policy: str = "delete"  # delete, compact, or both
+    compaction_policy: str = "coordinated"  # ours: `independent` behaves as Apache Kafka does
+    delete_retention_ms: int = _DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = _FOREVER
+    min_cleanable_dirty_ratio: float = 0.5
+
+    @property
+    def compacts(self) -> bool:
+        return "compact" in self.cleanup_policy.split(",")
+
+    @property
+    def deletes(self) -> bool:
+        return "delete" in self.cleanup_policy.split(",")
 
     @classmethod
     def from_kafka(cls, options: Mapping[str, str | int]) -> LogConfig:
         """From Kafka's spelling; an unknown option or an impossible value is a ConfigError."""
         known = {f.name.replace("_", "."): f for f in fields(cls)}
-        chosen: dict[str, int | str] = {}
+        chosen: dict[str, int | float | str] = {}
         for option, value in options.items():
             if option not in known:
                 raise ConfigError(option, "is not an option of a log", f"known: {', '.join(known)}")
-            name = known[option].name
-            chosen[name] = (
-                str(value) if name == "message_timestamp_type" else _integer(option, value)
-            )
+            chosen[known[option].name] = _parsed(option, value, known[option].type)
         config = cls(**chosen)  # type: ignore[arg-type]
         config._check()
         return config
@@ -57,19 +68,37 @@ class LogConfig:
             "flush_ms": 0,
             "max_message_bytes": 0,
             "producer_id_expiration_ms": 1,
+            "delete_retention_ms": 0,
+            "min_compaction_lag_ms": 0,
+            "max_compaction_lag_ms": 1,
         }
         for name, bound in least.items():
             value = getattr(self, name)
             if value < bound:
                 why = f"is {value}, the least possible is {bound}"
                 raise ConfigError(name.replace("_", "."), why)
+        for part in self.cleanup_policy.split(","):
+            if part not in ("compact", "delete"):
+                raise ConfigError("cleanup.policy", f"has {part!r}", "compact, delete or both")
+        if self.compaction_policy not in ("coordinated", "independent"):
+            why = f"is {self.compaction_policy!r}"
+            raise ConfigError("compaction.policy", why, "coordinated or independent")
+        if not 0 <= self.min_cleanable_dirty_ratio <= 1:
+            why = f"is {self.min_cleanable_dirty_ratio}, a share from 0 to 1 is needed"
+            raise ConfigError("min.cleanable.dirty.ratio", why)
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            why = f"is {self.min_compaction_lag_ms}, above max.compaction.lag.ms"
+            raise ConfigError("min.compaction.lag.ms", why, "raise both or lower this one")
         if self.message_timestamp_type not in ("CreateTime", "LogAppendTime"):
             why = f"is {self.message_timestamp_type!r}"
             raise ConfigError("message.timestamp.type", why, "CreateTime or LogAppendTime")
 
 
-def _integer(option: str, value: str | int) -> int:
+def _parsed(option: str, value: str | int, kind: object) -> int | float | str:
+    """`kind` is the field's annotation, which is text in this module."""
     try:
-        return int(value)
+        if kind == "float":
+            return float(value)
+        return str(value).replace(" ", "") if kind == "str" else int(value)
     except ValueError:
-        raise ConfigError(option, f"is {value!r}, a whole number is needed") from None
+        raise ConfigError(option, f"is {value!r}, a number is needed") from None

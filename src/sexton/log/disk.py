@@ -11,6 +11,7 @@ to the disk's root, with `/`.
 
 from __future__ import annotations
 
+import mmap
 import os
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -26,6 +27,10 @@ class File(Protocol):
 
     def read_at(self, position: int, size: int) -> bytes:
         """Up to `size` bytes; fewer only at the end of the file."""
+        ...
+
+    def map(self) -> memoryview:
+        """The whole content, without a copy; it must not be cut while this is in use."""
         ...
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
@@ -137,6 +142,11 @@ class RealFile:
 
     def read_at(self, position: int, size: int) -> bytes:
         return os.pread(self._descriptor, size, position)
+
+    def map(self) -> memoryview:
+        if self._size == 0:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(self._descriptor, self._size, access=mmap.ACCESS_READ))
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
         left = memoryview(data)

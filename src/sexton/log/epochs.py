@@ -43,6 +43,13 @@ class LeaderEpochs:
         self.entries.append(EpochStart(epoch, start_offset))
         return True
 
+    def remember(self, earlier: list[EpochStart]) -> None:
+        """Where an epoch began, if cleaning has since removed its first records."""
+        starts = {entry.epoch: entry.start_offset for entry in earlier}
+        self.entries = [
+            EpochStart(epoch, min(start, starts.get(epoch, start))) for epoch, start in self.entries
+        ]
+
     def end_of(self, epoch: int, log_end: int) -> EpochStart:
         """The last epoch up to `epoch` in this log and where it ends; (-1, -1) if unknown."""
         if epoch == NO_EPOCH or not self.entries or epoch > self.latest:

@@ -140,6 +140,9 @@ class MemoryFile:
     def read_at(self, position: int, size: int) -> bytes:
         return bytes(self._inode.data[position : position + size])
 
+    def map(self) -> memoryview:
+        return memoryview(bytes(self._inode.data))
+
     def append(self, data: bytes | bytearray | memoryview) -> None:
         room = self._disk.room_bytes
         if room is not None:

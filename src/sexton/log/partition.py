@@ -137,8 +137,14 @@ class PartitionLog:
             first_control_record(whole[p : p + h.size], self.directory) if h.is_control else None
             for p, h in headers
         ]
-        self._write(whole, headers, markers, now_ms)
-        return Appended(headers[0][1].base_offset, headers[-1][1].last_offset)
+        first, last = headers[0][1], headers[-1][1]
+        if last.last_offset - first.base_offset <= MOST_RELATIVE_OFFSET:
+            self._write(whole, headers, markers, now_ms)
+        else:  # cleaning has left such gaps that they do not fit into one segment
+            for (position, header), marker in zip(headers, markers, strict=True):
+                batch = whole[position : position + header.size]
+                self._write(batch, [(0, header)], [marker], now_ms)
+        return Appended(first.base_offset, last.last_offset)
 
     def _checked(self, batch: bytearray, from_client: bool) -> BatchHeader:
         """The header of the one batch that a producer may send at once, if it is sound."""
@@ -188,7 +194,11 @@ class PartitionLog:
 
     def _roll_if_due(self, size: int, headers: list[_Batch], now_ms: int) -> None:
         segment, config = self.active, self.config
-        if segment.size == 0:
+        last_offset = headers[-1][1].last_offset
+        too_far = last_offset - segment.base_offset > MOST_RELATIVE_OFFSET
+        if too_far:
+            self._roll_at(max(self.end_offset, last_offset - MOST_RELATIVE_OFFSET), now_ms)
+        if too_far or segment.size == 0:
             return
         newest = max(header.max_timestamp for _, header in headers)
         age = (
@@ -196,22 +206,26 @@ class PartitionLog:
             if newest != NO_TIMESTAMP and segment.first_timestamp not in (None, NO_TIMESTAMP)
             else now_ms - segment.created_ms
         )
-        last_offset = headers[-1][1].last_offset
         if (
             segment.size + size > config.segment_bytes
             or age > config.segment_ms
             or len(segment.offsets.data) >= config.segment_index_bytes
-            or last_offset - segment.base_offset > MOST_RELATIVE_OFFSET
         ):
             self.roll(now_ms)
 
     def roll(self, now_ms: int) -> None:
         """Closes the active segment and starts a new one at the end."""
-        if self.active.size == 0:
-            return
+        if self.active.size > 0:
+            self._roll_at(self.end_offset, now_ms)
+
+    def _roll_at(self, base_offset: int, now_ms: int) -> None:
+        """A new active segment; an empty one that indexes could not serve any more is replaced."""
         self.active.seal()
         self.take_snapshot()
-        self.segments.append(Segment.create(self.disk, self.directory, self.end_offset, now_ms))
+        fresh = Segment.create(self.disk, self.directory, base_offset, now_ms)
+        if self.active.size == 0:
+            self._remove([self.segments.pop()])
+        self.segments.append(fresh)
 
     def flush(self, now_ms: int) -> None:
         """Makes everything appended so far survive a crash of the machine."""
@@ -249,6 +263,8 @@ class PartitionLog:
 
     def take_snapshot(self) -> None:
         """Writes down the producer state. Not synced: one torn by a crash has a wrong checksum."""
+        if self.producers.end_offset == 0:
+            return  # nothing to tell yet
         path = f"{self.directory}/{segment_file(self.producers.end_offset, SNAPSHOT)}"
         file = self.disk.open(path)
         file.truncate(0)
@@ -347,8 +363,9 @@ class PartitionLog:
             end = after.base_offset if after else segment.end_offset
             newest = segment.max_timestamp.timestamp
             last_touched = segment.created_ms if newest == NO_TIMESTAMP else newest
-            too_old = 0 <= self.config.retention_ms < now_ms - last_touched
-            too_much = self.config.retention_bytes >= 0 and spare >= segment.size
+            deletes = self.config.deletes
+            too_old = deletes and 0 <= self.config.retention_ms < now_ms - last_touched
+            too_much = deletes and self.config.retention_bytes >= 0 and spare >= segment.size
             below_start = after is not None and end <= self.log_start_offset
             if segment.size == 0 or end > self.high_watermark:
                 break

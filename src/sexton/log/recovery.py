@@ -33,7 +33,7 @@ from sexton.log.names import (
 )
 from sexton.log.partition import PartitionLog
 from sexton.log.producers import Producers
-from sexton.log.segment import Segment
+from sexton.log.segment import MOST_RELATIVE_OFFSET, Segment
 from sexton.log.snapshots import parse_snapshot
 from sexton.records.control import first_control_record
 from sexton.records.layout import CRC_START
@@ -69,9 +69,11 @@ def open_log(
     first_suspect = _first_suspect(segments, recovery_point, clean, findings)
     if first_suspect < len(segments):
         base = segments[first_suspect].base_offset
+        before = epochs.entries
         epochs.cut_end(base)  # the batches themselves will tell again
         producers = _replayed(_load_producers(disk, directory, base), segments[:first_suspect])
         _recover(segments, first_suspect, producers, epochs, config, findings)
+        epochs.remember(before)
     if not segments:
         segments = [Segment.create(disk, directory, log_start_offset, now_ms)]
     end = segments[-1].end_offset
@@ -106,18 +108,16 @@ def _finish_swaps(disk: Disk, directory: str) -> None:
         parsed = parse_segment_file(final)
         if parsed is None or parsed[1] != LOG:
             continue
-        _remove_replaced(disk, directory, parsed[0], name)
+        _remove_replaced(disk, directory, parsed[0])
     for name in swaps:
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
     if swaps:
         disk.sync_directory(directory)
 
 
-def _remove_replaced(disk: Disk, directory: str, base: int, swap: str) -> None:
+def _remove_replaced(disk: Disk, directory: str, base: int) -> None:
     """Removes the segments whose records a complete cleaned segment holds."""
-    cleaned = Segment.attach(disk, directory, base, 0)
-    cleaned.log.close()
-    cleaned.log = disk.open(f"{directory}/{swap}")
+    cleaned = Segment.attach(disk, directory, base, 0, tail=SWAP)
     end = base
     for _position, header in cleaned.headers():
         end = header.next_offset
@@ -185,6 +185,9 @@ def _recover_segment(
             if header.base_offset < segment.end_offset:
                 why = f"offset {header.base_offset} after offset {segment.end_offset - 1}"
                 raise CorruptLog(where, why)
+            if header.last_offset - segment.base_offset > MOST_RELATIVE_OFFSET:
+                why = f"offset {header.last_offset} is too far from the first of its segment"
+                raise CorruptLog(where, why)  # a changed bit: no checksum covers the base offset
             if crc32c(batch[CRC_START:]) != header.crc:
                 raise CorruptLog(where, "the checksum does not match")
             marker = first_control_record(batch, where) if header.is_control else None

@@ -59,6 +59,7 @@ class Segment:
     max_timestamp: TimeEntry = _NO_TIME  # with the offset it was reached at
     first_timestamp: int | None = None  # of the first batch: how old is this segment?
     bytes_since_index: int = 0
+    tail: str = ""  # of its file names: `.cleaned` or `.swap` until it takes its place
     _index_files: dict[str, File] = field(default_factory=dict)
     _stale_indexes: bool = False  # an index file could not be written; memory is right
 
@@ -75,9 +76,11 @@ class Segment:
         return segment
 
     @classmethod
-    def attach(cls, disk: Disk, directory: str, base_offset: int, now_ms: int) -> Segment:
+    def attach(
+        cls, disk: Disk, directory: str, base_offset: int, now_ms: int, tail: str = ""
+    ) -> Segment:
         """The segment with what is in its log file; indexes are empty until loaded or rebuilt."""
-        log = disk.open(f"{directory}/{file_name(base_offset, LOG)}")
+        log = disk.open(f"{directory}/{file_name(base_offset, LOG)}{tail}")
         return cls(
             disk,
             directory,
@@ -88,10 +91,19 @@ class Segment:
             TimeIndex(bytearray()),
             [],
             base_offset,
+            tail=tail,
         )
 
     def path(self, suffix: str) -> str:
-        return f"{self.directory}/{file_name(self.base_offset, suffix)}"
+        return f"{self.directory}/{file_name(self.base_offset, suffix)}{self.tail}"
+
+    def rename(self, tail: str) -> None:
+        """Gives all its files another tail, the log last: its name is what decides."""
+        files = [s for s in reversed(SEGMENT_SUFFIXES) if self.disk.exists(self.path(s))]
+        for suffix in files:
+            old = self.path(suffix)
+            self.disk.rename(old, f"{old.removesuffix(self.tail)}{tail}")
+        self.tail = tail
 
     @property
     def size(self) -> int:

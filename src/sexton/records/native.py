@@ -122,6 +122,7 @@ load_be64 = _load(64, types.int64, swap=True)
 store_u8 = _store(8, types.uint8)
 store_i32 = _store(32, types.int32)
 store_i64 = _store(64, types.int64)
+store_u64 = _store(64, types.uint64)
 store_be16 = _store(16, types.int16, swap=True)
 store_be32 = _store(32, types.int32, swap=True)
 store_be64 = _store(64, types.int64, swap=True)
@@ -164,6 +165,17 @@ def prefetch(_context: Any, _address: Any) -> Any:
         return target.get_dummy_value()
 
     return types.void(types.int64), generate
+
+
+@intrinsic
+def high_product(_context: Any, _left: Any, _right: Any) -> Any:
+    """The upper half of a 64 by 64 bit product."""
+
+    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        left, right = (builder.zext(a, _I128) for a in args)
+        return builder.trunc(builder.lshr(builder.mul(left, right), _I128(64)), _I64)
+
+    return types.uint64(types.uint64, types.uint64), generate
 
 
 # ── CRC-32C by the CPU's own instruction, where it has one ──
