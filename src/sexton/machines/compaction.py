@@ -1,0 +1,372 @@
+"""When may a replica forget a tombstone or a marker?
+
+When no replica can bring back what it buried. Each replica knows two offsets about its own log, and
+the leader works out two for the group; all four are exclusive upper bounds:
+
+    MCCO   maximum cleanly compacted offset: a durable pass left at most one committed record per
+           key below it, and no aborted one
+    MTRO   maximum tombstone removal offset: the lowest MCCO of all assigned replicas
+    MXFO   maximum transaction-free offset: below it this log has no transactional data whose
+           outcome a marker would have to tell
+    MXRO   maximum transaction-marker removal offset: the lowest MXFO of all assigned replicas
+
+    follower ──Register──▶ leader       before its first fetch, in every term and every session
+    follower ◀──Collect─── leader       every now and then: how far are you? (with MTRO and MXRO)
+    follower ──Report────▶ leader
+    follower ◀──Announce── leader       when the minima have moved
+
+Why it is safe. Below MTRO every replica's log has at most the tombstone itself left of a deleted
+key, so none can serve the value after the tombstone is gone. A replica that copies from the leader
+later copies from a log that is clean up to there. That holds as long as no replica's log goes back
+behind what the group relied on, and each rule closes one way in which it could:
+
+    * A replica that has not registered in this term counts as unknown: silence holds the group.
+    * Reports replace one another and die with the term: an old one may be about a lost disk.
+    * Who registers below MTRO or MXRO has an older disk than it once reported: it starts empty.
+    * An empty log begins with the leader's MTRO and MXRO, for what it copies is that clean.
+    * An announcement counts in its own term only; MTRO and MXRO never move back.
+    * A follower's own offsets rise by its own cleaning only, never by an announcement.
+    * After committed records were lost, everybody else discards and copies anew, also who comes
+      back terms later: the controller remembers the term.
+
+Nothing here delays a write. An absent replica holds the minima where they are: safety is promised,
+cleaning up is best effort.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+NodeId = int
+Term = int  # the leader epoch
+Session = int  # counts a follower's registrations; an answer to an earlier one is stale
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one replica's log is clean."""
+
+    mcco: int = 0
+    mxfo: int = 0
+
+    def covers(self, removable: Removable) -> bool:
+        return self.mcco >= removable.mtro and self.mxfo >= removable.mxro
+
+
+@dataclass(frozen=True, slots=True)
+class Removable:
+    """Below which offsets the group may forget."""
+
+    mtro: int = 0
+    mxro: int = 0
+
+    def raised_to(self, other: Removable) -> Removable:
+        return Removable(max(self.mtro, other.mtro), max(self.mxro, other.mxro))
+
+
+# ── what the leader hears ──
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    node: NodeId
+    term: Term
+    session: Session
+    assignment: (
+        int  # the controller numbers assignments: one that was removed and added starts empty
+    )
+    began_in: Term  # the term in which this log last started empty; -1: before anyone can tell
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    node: NodeId
+    term: Term
+    session: Session
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class MembersChanged:
+    members: dict[NodeId, int]  # every assigned replica, with the number of its assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """This replica's own pass is durable."""
+
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time to ask everyone again."""
+
+
+LeaderEvent = Register | Report | MembersChanged | Cleaned | Tick
+
+
+# ── what it does ──
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    node: NodeId
+    term: Term
+    session: Session
+    removable: Removable
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Your log is not what the group relied on: start empty, with these as your own offsets."""
+
+    node: NodeId
+    term: Term
+    session: Session
+    removable: Removable
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Not now: another term, or not a member. The follower hears from the controller first."""
+
+    node: NodeId
+    session: Session
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    node: NodeId
+    term: Term
+    session: Session
+    removable: Removable
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    node: NodeId
+    term: Term
+    removable: Removable
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Keep this durably before anything that follows is done."""
+
+    progress: Progress
+    removable: Removable
+    began_in: Term
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveIsr:
+    """Take this replica out of the ISR before the next effect: an empty log must not lead."""
+
+    node: NodeId
+
+
+LeaderEffect = Accept | Discard | Refuse | Collect | Announce | Persist | LeaveIsr
+
+
+@dataclass(frozen=True, slots=True)
+class _Reported:
+    session: Session
+    progress: Progress
+
+
+@dataclass(slots=True)
+class Leader:
+    """One term of one partition's leader."""
+
+    node: NodeId
+    term: Term
+    members: dict[NodeId, int]
+    progress: Progress  # its own
+    removable: Removable  # its own, from before: a missed distribution is harmless
+    lost_in: Term = -1  # the last term that began with the loss of committed records
+    began_in: Term = -1
+    reports: dict[NodeId, _Reported] = field(default_factory=dict)  # of this term only
+
+    def __post_init__(self) -> None:
+        if self.lost_in == self.term:
+            self.began_in = self.term  # its log is what counts from now on
+
+    def handle(self, event: LeaderEvent) -> list[LeaderEffect]:
+        match event:
+            case Register():
+                return self._register(event)
+            case Report(node, term, session, progress):
+                known = self.reports.get(node)
+                if term != self.term or known is None or known.session != session:
+                    return []  # about a session that is over
+                self.reports[node] = _Reported(session, progress)
+                return self._advance()
+            case MembersChanged(members):
+                self.reports = {
+                    node: report
+                    for node, report in self.reports.items()
+                    if node in members and members[node] == self.members.get(node)
+                }
+                self.members = members
+                return self._advance()
+            case Cleaned(progress):
+                self.progress = _further(self.progress, progress)
+                persist = Persist(self.progress, self.removable, self.began_in)
+                return [persist, *self._advance()]
+            case Tick():
+                return [
+                    Collect(node, self.term, report.session, self.removable)
+                    for node, report in sorted(self.reports.items())
+                ]
+            case _:
+                assert_never(event)
+
+    def _register(self, event: Register) -> list[LeaderEffect]:
+        if event.term != self.term or event.node not in self.members:
+            return [Refuse(event.node, event.session)]
+        self.reports.pop(event.node, None)  # whatever it said before is about another session
+        stale = event.assignment != self.members[event.node] or event.began_in < self.lost_in
+        if stale or not event.progress.covers(self.removable):
+            discard = Discard(event.node, self.term, event.session, self.removable)
+            return [LeaveIsr(event.node), discard]
+        self.reports[event.node] = _Reported(event.session, event.progress)
+        accept = Accept(event.node, self.term, event.session, self.removable)
+        return [accept, *self._advance()]
+
+    def _advance(self) -> list[LeaderEffect]:
+        """Moves the minima if every assigned replica has reported in this term."""
+        others = [node for node in self.members if node != self.node]
+        if any(node not in self.reports for node in others):
+            return []
+        known = [self.progress, *(self.reports[node].progress for node in others)]
+        lowest = Removable(min(p.mcco for p in known), min(p.mxfo for p in known))
+        raised = self.removable.raised_to(lowest)
+        if raised == self.removable:
+            return []
+        self.removable = raised
+        announced = [Announce(node, self.term, raised) for node in sorted(others)]
+        return [Persist(self.progress, raised, self.began_in), *announced]
+
+    def check(self) -> None:
+        assert self.progress.covers(self.removable)
+        for report in self.reports.values():
+            assert report.progress.covers(self.removable)
+
+
+# ── the follower ──
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """The controller has named a leader, or this process has started anew."""
+
+    term: Term
+    leader: NodeId
+    assignment: int
+
+
+FollowerEvent = Follow | Accept | Discard | Refuse | Collect | Announce | Cleaned
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardLog:
+    """Remove every record, durably, before the next effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """From now on this log may be filled from the leader."""
+
+    leader: NodeId
+
+
+FollowerEffect = Register | Report | Persist | DiscardLog | Fetch
+
+
+@dataclass(slots=True)
+class Follower:
+    """One replica, as long as somebody else leads. What it keeps is durable but for the session."""
+
+    node: NodeId
+    progress: Progress = Progress()
+    removable: Removable = Removable()
+    began_in: Term = -1
+    assignment: int = -1  # the one its log belongs to
+    term: Term = -1
+    leader: NodeId = -1
+    session: Session = 0
+    accepted: bool = False
+
+    def handle(self, event: FollowerEvent) -> list[FollowerEffect]:
+        match event:
+            case Follow(term, leader, assignment):
+                if term < self.term:
+                    return []
+                started_over: list[FollowerEffect] = []
+                if assignment != self.assignment:
+                    started_over = self._start_empty(assignment)
+                self.term, self.leader = term, leader
+                return [*started_over, self._register()]
+            case Accept(_, term, session, removable) if self._current(term, session):
+                self.accepted = True
+                return [*self._learn(removable), Fetch(self.leader)]
+            case Discard(_, term, session, removable) if self._current(term, session):
+                self.progress = Progress(removable.mtro, removable.mxro)
+                self.removable = self.removable.raised_to(removable)
+                self.began_in = term
+                return [DiscardLog(), self._persist(), self._register()]
+            case Collect(_, term, session, removable) if self._current(term, session):
+                report = Report(self.node, term, session, self.progress)
+                return [*self._learn(removable), report]
+            case Announce(_, term, removable) if term == self.term and self.accepted:
+                return self._learn(removable)
+            case Cleaned(progress):
+                self.progress = _further(self.progress, progress)
+                return [self._persist()]
+            case Accept() | Discard() | Refuse() | Collect() | Announce():
+                return []  # of another term or session
+            case _:
+                assert_never(event)
+
+    def _current(self, term: Term, session: Session) -> bool:
+        return term == self.term and session == self.session
+
+    def _start_empty(self, assignment: int) -> list[FollowerEffect]:
+        """A new assignment has nothing to do with what an earlier one left on this disk."""
+        self.assignment = assignment
+        self.progress, self.removable, self.began_in = Progress(), Removable(), -1
+        return [DiscardLog(), self._persist()]
+
+    def _register(self) -> Register:
+        self.session += 1
+        self.accepted = False
+        return Register(
+            self.node, self.term, self.session, self.assignment, self.began_in, self.progress
+        )
+
+    def _learn(self, removable: Removable) -> list[FollowerEffect]:
+        raised = self.removable.raised_to(removable)
+        if raised == self.removable:
+            return []
+        self.removable = raised
+        return [self._persist()]
+
+    def _persist(self) -> Persist:
+        return Persist(self.progress, self.removable, self.began_in)
+
+
+def may_lead(log_end: int, progress: Progress, known_hw: int, known: Removable) -> bool:
+    """Whether a controller may elect this replica, by the highest offsets it has heard of.
+
+    The only member of the ISR may come back with an old image of its disk. Electing it would be a
+    clean election by the books, and would bring back what the group has agreed to forget.
+    """
+    return log_end >= known_hw and progress.covers(known)
+
+
+def _further(old: Progress, new: Progress) -> Progress:
+    """Within one incarnation neither offset moves back."""
+    return replace(old, mcco=max(old.mcco, new.mcco), mxfo=max(old.mxfo, new.mxfo))
