@@ -59,7 +59,7 @@ follow_pip_settings
 say "installing $(grep -c '^[a-z].*==' requirements/dev.txt) locked packages"
 # A person sees uv's own progress bars; a log file gets by without 75 lines of package names.
 if [ -t 2 ]; then quiet=(); else quiet=(--quiet); fi
-"$venv/bin/uv" pip sync "${quiet[@]}" --require-hashes requirements/dev.txt
+"$venv/bin/uv" pip sync "${quiet[@]}" --compile-bytecode --require-hashes requirements/dev.txt
 say "installing sexton itself, editable"
 "$venv/bin/uv" pip install --quiet --no-deps --no-build-isolation --editable .
 say "done: $("$venv/bin/python" --version) in $venv"

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-CODE = re.compile(r'(?:say|Finding|Wrong)\(\s*"([a-z]+(?:-[a-z]+)+)"')
+CODE = re.compile(r'(?:(?:say|Finding|Wrong)\(\s*|fromkeys\([^"]+)"([a-z]+(?:-[a-z]+)+)"')
 
 
 def test_every_code_has_its_line_and_every_line_its_code() -> None:

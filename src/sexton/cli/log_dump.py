@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -37,6 +37,7 @@ EXAMPLES = (
     ("Everything into a Parquet file", "sexton log dump orders-3 --parquet orders-3.parquet"),
     ("An index, snapshot or checkpoint", "sexton log dump orders-3/00000000000000000042.snapshot"),
 )
+Shown = TypeVar("Shown")  # a record or a batch
 SHORT_BYTES = 256  # of a key or value in a table on a terminal, unless one asks for more
 
 
@@ -44,6 +45,7 @@ class Outcome(StrEnum):
     committed = "committed"
     aborted = "aborted"
     open = "open"
+    unknown = "unknown"
     plain = "plain"
 
 
@@ -64,7 +66,10 @@ def command(
     producer_id: Annotated[int | None, typer.Option(help="Of this producer only.")] = None,
     outcome: Annotated[
         Outcome | None,
-        typer.Option(help="How the record's transaction ended; plain: it was in none."),
+        typer.Option(
+            help="How the record's transaction ended; unknown: damage hides it; plain: it was in"
+            " none."
+        ),
     ] = None,
     limit: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Stop after so many rows.")
@@ -108,6 +113,8 @@ def command(
             producer=producer_id,
             outcome=None if outcome is None else OUTCOMES[outcome.value],
         )
+        if from_offset is not None and to_offset is not None and to_offset < from_offset:
+            raise ConfigError("--to-offset", "is before --from-offset")
         if parquet is not None and batches:
             raise ConfigError("--parquet", "holds records", "leave out --batches")
         dump = _Dump(out, found, selection, limit, wide, keys, values, max_bytes)
@@ -187,12 +194,18 @@ class _Dump:
     def show_records(self) -> None:
         from sexton.log.inspect.dump import records
 
-        columns, row = self._record_table()
+        self._show("records", records, *self._record_table())
+
+    def _show(
+        self,
+        name: str,
+        read: Callable[[Block], Iterator[Shown]],
+        columns: list[Column],
+        row: Callable[[Shown], Row],
+    ) -> None:
         with self.out.progress("reading", self.found.size, "bytes") as advance:
-            chosen: Iterator[DumpedRecord] = (
-                record for block in self._blocks(advance) for record in records(block)
-            )
-            self.out.rows("records", columns, map(row, islice(chosen, self.limit)))
+            chosen = (each for block in self._blocks(advance) for each in read(block))
+            self.out.rows(name, columns, map(row, islice(chosen, self.limit)))
         self._tell_findings()
 
     def _record_table(self) -> tuple[list[Column], Callable[[DumpedRecord], Row]]:
@@ -258,13 +271,7 @@ class _Dump:
     def show_batches(self) -> None:
         from sexton.log.inspect.dump import batches
 
-        columns, row = self._batch_table()
-        with self.out.progress("reading", self.found.size, "bytes") as advance:
-            chosen: Iterator[DumpedBatch] = (
-                batch for block in self._blocks(advance) for batch in batches(block)
-            )
-            self.out.rows("batches", columns, map(row, islice(chosen, self.limit)))
-        self._tell_findings()
+        self._show("batches", batches, *self._batch_table())
 
     def _batch_table(self) -> tuple[list[Column], Callable[[DumpedBatch], Row]]:
         from sexton.log.inspect.dump import DumpedBatch

@@ -26,6 +26,7 @@ PathsArgument = Annotated[
     typer.Argument(
         metavar="PATH",
         help="Segment files, partition directories, or data directories (log.dirs).",
+        readable=False,  # one that is not must not keep us from the others
     ),
 ]
 JobsOption = Annotated[

@@ -124,6 +124,7 @@ def _full(stats: LogStats) -> dict[str, Cell]:
         "committed": stats.committed,
         "aborted": stats.aborted,
         "open_transactions": stats.open_transactions,
+        "transactions_in_doubt": stats.transactions_in_doubt,
         "last_stable_offset": stats.last_stable_offset,
         "dirty_ratio": stats.dirty_ratio,
         "dirty_by": stats.dirty_by,
@@ -224,6 +225,8 @@ def _facts(stats: LogStats) -> list[tuple[str, Cell]]:
     transactions = (
         f"{stats.committed} committed, {stats.aborted} aborted, {stats.open_transactions} open"
     )
+    if stats.transactions_in_doubt:
+        transactions += f", {stats.transactions_in_doubt} in doubt"
     return [
         ("partition", stats.partition),
         ("size", f"{human_bytes(totals.bytes)} in {_many(len(stats.segments), 'segment')}"),

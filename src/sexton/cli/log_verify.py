@@ -120,6 +120,7 @@ _FIELDS = (
     "committed",
     "aborted",
     "open_transactions",
+    "transactions_in_doubt",
 )
 
 
@@ -134,7 +135,7 @@ def _full(verdict: Verdict) -> list[Cell]:
 def _short(verdict: Verdict) -> list[Cell]:
     from sexton.report.findings import describe_counts
 
-    offsets = "empty"
+    offsets = "-" if verdict.batches else "empty"
     if verdict.next_offset is not None:
         offsets = f"{verdict.first_offset} to {verdict.next_offset - 1}"
     missing = ", ".join(f"{count} {reason}" for reason, count in verdict.missing.items())

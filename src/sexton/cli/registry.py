@@ -47,6 +47,10 @@ COMMANDS: tuple[Entry, ...] = (
         "log verify",
         "Check that segments, indexes and snapshots are what a broker would have written.",
     ),
+    Entry(
+        "log clean",
+        "Compact logs on disk as Apache Kafka's cleaner does, or say what that would remove.",
+    ),
     Entry("log stats", "Count bytes, records, keys, tombstones and transactions of logs on disk."),
     Entry("warmup", "Compile the decoding kernels now, so that the next command starts at once."),
 )

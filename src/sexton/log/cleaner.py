@@ -35,7 +35,7 @@ from sexton.records.encoder import compressed
 from sexton.records.kernels import GUARD
 from sexton.records.layout import CODEC_MASK, CONTROL, HEADER_BYTES, MIN_RECORD_BYTES, headers_in
 from sexton.records.native import address
-from sexton.records.tables import Array
+from sexton.records.tables import Array, last_offsets
 from sexton.records.tables import field as column
 
 CHUNK_BYTES = 4 << 20  # read, judged and written at once: small enough to stay in the cache
@@ -148,9 +148,12 @@ def _plan(log: PartitionLog, segments: list[Segment], bounds: Bounds) -> _Plan:
     last_batches = LastBatches.of(log.producers)
     chunks: list[_Chunk] = []
     kept_entries = []
+    following = [segment.base_offset for segment in log.segments[1:]]
     for number, segment in enumerate(segments):
         transactions.retained = []
+        reached = segment.base_offset
         for start, batches in _chunks(segment):
+            reached = _in_order(batches, reached, following[number], segment.path(LOG))
             markers = list(_control_records(segment, batches))
             fate = fates(batches.headers, markers, transactions, last_batches, bounds)
             records = int(column(batches.headers, "records_count").sum(dtype=np.int64))
@@ -173,6 +176,17 @@ def _chunks(segment: Segment) -> Iterator[tuple[int, Batches]]:
             raise CorruptLog(where, batches.fault)
         yield start, batches
         start, want = start + batches.end, CHUNK_BYTES
+
+
+def _in_order(batches: Batches, reached: int, end: int, where: str) -> int:
+    """Offsets go up and stay in their segment; no checksum covers a batch's base offset."""
+    ends = last_offsets(batches.headers) + 1
+    starts = np.concatenate([np.array([reached]), ends[:-1]])
+    wrong = np.flatnonzero((column(batches.headers, "base_offset") < starts) | (ends > end))
+    if len(wrong):
+        offset = int(batches.headers["base_offset"][wrong[0]])
+        raise CorruptLog(where, f"a batch at offset {offset} is out of order")
+    return int(ends[-1])
 
 
 def _control_records(segment: Segment, batches: Batches) -> Iterator[ControlRecord | None]:

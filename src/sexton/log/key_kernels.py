@@ -10,7 +10,9 @@ import numpy as np
 from sexton.records.hash_kernels import hash128
 from sexton.records.native import copy, kernel, load_i32, store_i64
 
-SEED = np.uint64(0)  # the same in every run, so that an estimate is
+# The same in every run, so that an estimate is too. Nobody gains by keys that collide under it:
+# they would make a count of keys too low, and nothing is decided by that count.
+SEED = np.uint64(0)
 
 
 @kernel("void(int64, int64, int64, int64, int64)")

@@ -297,3 +297,31 @@ def test_json_values_stay_json(run_sexton: RunSexton, tmp_path: Path) -> None:
         json.dumps({"a": [1, 2]}, separators=(",", ":"))
         in run_sexton("log", "dump", path, *arguments, "table").stdout
     )
+
+
+# ── what damage hides, nobody claims to know ──
+
+
+def test_an_outcome_that_damage_hides_is_unknown(run_sexton: RunSexton, tmp_path: Path) -> None:
+    copy = shutil.copytree(case("txn-interleaved"), tmp_path / "txn-interleaved-0")
+    spoil(copy / "00000000000000000000.log", 455)  # the COMMIT of offsets 1, 2 and 5
+    result = run_sexton("log", "dump", copy, "--outcome", "unknown", "--format", "json")
+    assert result.code == 1
+    assert [record["offset"] for record in result.json["records"]] == [1, 2, 5]
+    assert {record["marker_offset"] for record in result.json["records"]} == {None}
+    result = run_sexton("log", "stats", copy, "--format", "json")
+    (partition,) = result.json["partitions"]
+    assert partition["last_stable_offset"] is None
+
+
+def test_an_outcome_does_not_depend_on_what_was_asked_for(run_sexton: RunSexton) -> None:
+    path = case("txn-segments")
+    result = run_sexton("log", "dump", path, "--to-offset", "4", "--format", "json")
+    assert {record["outcome"] for record in result.json["records"]} == {"aborted"}
+
+
+def test_offsets_the_wrong_way_round_are_refused(run_sexton: RunSexton) -> None:
+    path = case("txn-segments")
+    result = run_sexton("log", "dump", path, "--from-offset", "5", "--to-offset", "3")
+    assert result.code == 2
+    assert "--to-offset" in result.stderr

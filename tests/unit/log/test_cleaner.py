@@ -104,6 +104,10 @@ class Story:
     def do_segments(self, _case: Case) -> str:
         return " ".join(f"[{s.base_offset},{s.end_offset})" for s in self.log.segments)
 
+    def do_snapshots(self, _case: Case) -> str:
+        found = [n for n in self.disk.names("t-0") if n.endswith(".snapshot")]
+        return " ".join(str(int(name.removesuffix(".snapshot"))) for name in found)
+
     def do_aborted(self, _case: Case) -> str:
         entries = [e for segment in self.log.segments for e in segment.aborted]
         return (

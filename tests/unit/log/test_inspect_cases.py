@@ -167,7 +167,8 @@ class Bench:
         lines: list[str] = []
         paths = [self.directory / word for word in case.words] or [self.directory]
         for partition in find(paths).partitions:
-            for block in blocks(partition, Selection(), lambda f: lines.append(f.code), print):
+            selection = Selection(last_offset=case.number("to", 1 << 62))
+            for block in blocks(partition, selection, lambda f: lines.append(f.code), print):
                 for r in records(block):
                     if r.control is not None:
                         lines.append(f"{r.offset} @{r.producer_id} {r.control.name}")

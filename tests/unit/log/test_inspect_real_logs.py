@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from sexton.log.inspect.paths import PartitionFiles, find
 from sexton.log.inspect.selection import Selection
 from sexton.log.inspect.stats import stats
 from sexton.log.inspect.verify import Verdict, verify
+from sexton.records import scan
+from sexton.records.layout import CRC_START
 from tests.kafka_data import DATA, KafkaLog, kafka_logs
 
 LOGS = kafka_logs()
@@ -199,3 +202,23 @@ def test_filters_leave_exactly_what_they_say() -> None:
     assert offsets(Selection(until_ms=middle)) == [
         r.offset for r in everything if r.timestamp <= middle
     ]
+
+
+@pytest.mark.parametrize("case", ["txn-interleaved", "txn-segments", "cleaned-txn.after"])
+def test_one_flipped_bit_in_a_batch_is_one_finding(case: str, tmp_path: Path) -> None:
+    """Whatever the batch held: nothing that depends on it is blamed on other batches or files."""
+    (log,) = (log for log in LOGS if log.version == "4.3.1" and log.case == case)
+    copy = shutil.copytree(log.directory, tmp_path / log.directory.name)
+    for segment in sorted(copy.glob("*.log")):
+        sound = segment.read_bytes()
+        starts = [int(position) for position in scan(sound).position]
+        for start, end in zip(starts, [*starts[1:], len(sound)], strict=True):
+            for position in range(start + CRC_START, end, 5):
+                damaged = bytearray(sound)
+                damaged[position] ^= 1
+                segment.write_bytes(damaged)
+                verdict, findings, _ = verified(copy)
+                assert [finding.code for finding in findings] == ["corrupt-batch"], position
+                assert findings[0].where == f"{segment} at byte {start}"
+                assert verdict.last_stable_offset is None
+        segment.write_bytes(sound)

@@ -19,7 +19,7 @@ from sexton.base.findings import Finding
 from sexton.log.inspect.outcomes import Outcomes
 from sexton.log.inspect.paths import PartitionFiles, SegmentFile
 from sexton.log.inspect.reading import Advance, Chunk, decoded, open_segment
-from sexton.log.inspect.reporting import REPLACE, Reporter, at
+from sexton.log.inspect.reporting import Reporter, at, os_fault
 from sexton.log.inspect.segment_checks import judge_tail
 from sexton.log.inspect.selection import PLAIN, Selection
 from sexton.log.inspect.transactions import NOWHERE
@@ -67,9 +67,7 @@ def blocks(
         for part in decoded(chunk, decoder, str(segment.path)):
             first, stop = part.first, part.first + len(part.columns.headers_of_batches)
             for bad in part.bad:
-                where = at(segment.path, int(position[first + bad.index]))
-                told = {"base_offset": bad.base_offset}
-                reporter.say("corrupt-batch", "error", where, bad.why, {**told}, REPLACE)
+                reporter.bad_batch(segment.path, int(position[first + bad.index]), bad)
             of_part = (a[first:stop] for a in (position, outcome, marker))
             yield Block(name, segment, part.columns, selection, *of_part)
     reporter.finish()
@@ -80,7 +78,7 @@ def _chunks(
 ) -> Iterator[tuple[SegmentFile, Chunk, Array, Array]]:
     """The chunks that may hold something selected, with outcome and marker of each batch."""
     segments = _wanted(partition.segments, selection)
-    outcomes = Outcomes([*segments, *partition.later])
+    outcomes = Outcomes(partition.onwards(segments[0]) if segments else [])
     buffers: list[Array] = []
     for segment in segments:
         read = 0
@@ -96,12 +94,11 @@ def _chunks(
                 if _is_past(whole, selection):
                     break
             else:
-                active = segment is partition.segments[-1] and not partition.later
-                if reader.tail is not None:
-                    judge_tail(segment, reader.tail, reporter, active=active)
+                assert reader.tail is not None
+                active = partition.is_active(segment)
+                judge_tail(segment, reader.tail, reporter, active=active)
         except OSError as error:
-            why = error.strerror or str(error)
-            reporter.skip(at(segment.path, read), why[:1].lower() + why[1:])
+            reporter.skip(at(segment.path, read), os_fault(error))
 
 
 def _wanted(segments: tuple[SegmentFile, ...], selection: Selection) -> list[SegmentFile]:

@@ -10,6 +10,7 @@ blamed for it. Where most of what follows is lower, the epochs themselves went b
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +23,6 @@ from sexton.log.inspect.paths import SegmentFile
 from sexton.log.inspect.reporting import REPLACE, Reporter, at
 from sexton.log.inspect.table import BatchTable
 from sexton.records.tables import Array
-
-REWRITE = "stop the broker and delete the file: the broker writes it anew from the log"
-COMPARE = (
-    "look at this batch on another replica: if its epoch is the same there, stop the broker and"
-    f" delete {names.EPOCHS} (it is written anew from the log); else replace this replica"
-)
 
 
 class LeaderEpochCheck:
@@ -42,20 +37,24 @@ class LeaderEpochCheck:
     def _load(self, path: Path) -> list[EpochStart]:
         try:
             data = self._reporter.read(path)
-            return [] if data is None else parse_epochs(data, str(path))
+            entries = [] if data is None else parse_epochs(data, str(path))
+            if any(a >= c or b >= d for (a, b), (c, d) in pairwise(entries)):
+                raise CorruptLog(str(path), "its epochs and offsets do not rise")
+            return entries
         except CorruptLog as error:
-            self._reporter.say("corrupt-checkpoint", "error", str(path), error.why, {}, REWRITE)
+            self._reporter.say("corrupt-checkpoint", "error", str(path), error.why, {}, REPLACE)
             return []
 
     def add(self, file: SegmentFile, table: BatchTable) -> None:
         rows = np.flatnonzero(table.leader_epoch >= 0)
         epoch = table.leader_epoch[rows]
-        astray = out_of_order(epoch + 1, epoch, self._last)  # each may begin where the last ended
-        if 2 * len(astray) > len(rows):  # not one batch: the log goes on with an older leader
-            astray = np.zeros(1, np.int64)
+        astray = out_of_order(epoch + 1, epoch, self._last)  # an epoch may come again
+        if 2 * len(astray) > len(rows):
+            self._tell_regressed(file, table, rows, 0)  # not one batch: the log itself goes back
+            astray = astray[:0]
         for row in astray.tolist():
             self._tell_regressed(file, table, rows, row)
-        rows = np.delete(rows, astray) if 2 * len(astray) <= len(rows) else rows
+        rows = np.delete(rows, astray)
         if len(rows):
             self._last = int(table.leader_epoch[rows[-1]])
         if self._checkpoint:
@@ -71,9 +70,7 @@ class LeaderEpochCheck:
             message = f"leader epoch {epoch}, and {after} after it"
             told = {"leader_epoch": epoch, "next_leader_epoch": after}
         where = at(file.path, int(table.position[rows[row]]))
-        self._reporter.say(
-            "leader-epoch-regressed", "error", where, message, {**told}, REPLACE
-        )
+        self._reporter.say("leader-epoch-regressed", "error", where, message, {**told}, REPLACE)
 
     def _compare(self, file: SegmentFile, table: BatchTable, rows: Array) -> None:
         starts = np.array([start for _, start in self._checkpoint])
@@ -93,5 +90,5 @@ class LeaderEpochCheck:
                 f"leader epoch {pair[0]}, but {names.EPOCHS} says {pair[1]} for offset"
                 f" {table.base[batch]}",
                 {"offset": int(table.base[batch]), "leader_epoch": pair[0], "checkpoint": pair[1]},
-                COMPARE,
+                REPLACE,
             )

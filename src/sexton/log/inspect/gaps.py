@@ -58,14 +58,13 @@ class Holes:
     start: Array  # between two of its batches: the offsets [start, end)
     end: Array
     position: Array  # of the batch after it
-    damaged: Array  # bool: a batch that could not be read is in it
     inside: int  # offsets missing inside batches
     markers: int  # offsets of control records
     traces: bool  # some batch shows that the cleaner was here
 
 
 def holes_of(table: BatchTable) -> Holes:
-    """Everything that is not a data record, in a table of one batch or more."""
+    """Everything that is not a data record, in a table of batches that could all be read."""
     control = table.is_control
     span = table.last - table.base + 1
     missing = np.where(control, 0, span - table.count)
@@ -75,7 +74,6 @@ def holes_of(table: BatchTable) -> Holes:
         start=table.last[hole] + 1,
         end=table.base[hole + 1],
         position=table.position[hole + 1],
-        damaged=table.damage_before[hole + 1],
         inside=int(missing.sum()),
         markers=int(span[control].sum()),
         traces=bool(traces.any()),
@@ -119,7 +117,7 @@ class GapKeeper:
     def _add_between(self, holes: Holes, file: str) -> None:
         reasons = self._reasons(holes)
         size = holes.end - holes.start
-        for reason in ("unreadable", "aborted", "compacted"):
+        for reason in ("aborted", "compacted"):
             mine = reasons == reason
             self.explain(reason, int(size[mine].sum()), int(mine.sum()))
         for row in np.flatnonzero(reasons == "unknown").tolist():
@@ -141,7 +139,6 @@ class GapKeeper:
             row = np.searchsorted(firsts, holes.start, side="right") - 1
             within = (row >= 0) & (holes.end <= furthest[np.maximum(row, 0)])
             reasons[within] = "aborted"
-        reasons[holes.damaged] = "unreadable"
         return reasons
 
     def note_jump(self, jump: Break) -> None:
@@ -149,14 +146,14 @@ class GapKeeper:
         if not self.compacted and len(self.jumps) < MOST_KEPT:
             self.jumps.append(jump)
 
-    def finish(self, never_compacted: bool) -> list[tuple[Gap, Break | None]]:
-        """The gaps that stay unexplained, each with the jump of a sequence across it, if any."""
-        found: list[tuple[Gap, Break | None]] = []
+    def finish(self, never_compacted: bool) -> list[tuple[Gap, list[Break]]]:
+        """The gaps that stay unexplained, each with the jumps of sequences across it."""
+        found: list[tuple[Gap, list[Break]]] = []
         for gap in self.waiting:
-            jump = next((j for j in self.jumps if j.before.last < gap.start <= j.offset), None)
-            lost = never_compacted and jump is not None
+            jumps = [j for j in self.jumps if j.before.last < gap.start <= j.offset]
+            lost = never_compacted and bool(jumps)
             self.explain("lost" if lost else "unknown", gap.end - gap.start)
             self.waiting_offsets -= gap.end - gap.start
-            found.append((gap, jump))
+            found.append((gap, jumps))
         self.explain("unknown", self.waiting_offsets, self.waiting_gaps - len(self.waiting))
         return found

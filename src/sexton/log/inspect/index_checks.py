@@ -15,19 +15,25 @@ file are no entries. After anything else that does not increase, nothing is trus
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from sexton.base.findings import Finding
+from sexton.log.inspect.reading import Tail
 from sexton.log.inspect.table import BatchTable
 from sexton.records.tables import Array
 
-REBUILD = "stop the broker and delete the index file: the broker builds it anew from the segment"
+# A missing .index is what makes a broker build all three anew; without a .timeindex alone, it goes
+# on with an empty one (LogSegment.sanityCheck).
+REBUILD_INDEXES = (
+    "stop the broker and delete the segment's .index, .timeindex and .txnindex: where the .index is"
+    " missing, the broker builds all of them anew when it starts"
+)
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
-MOST_NAMED = 5  # findings a file; the rest is counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,32 +102,34 @@ def _index(
 
 @dataclass(slots=True)
 class Wrong:
-    """What is wrong with one index file: a few entries with their evidence, and how many in all."""
+    """What is wrong with one index file: its first wrong entry, and how many more there are."""
 
     code: str
     index: IndexFile
-    named: list[Finding] = field(default_factory=list)
-    count: int = 0
+    first: tuple[int, str, dict[str, int]] | None = None  # entry, message, evidence
+    entries: bytearray = field(init=False)  # 1: it is wrong, for one reason or for two
 
-    def add(self, entry: int, message: str, **evidence: int | None) -> None:
-        self.count += 1
-        if len(self.named) < MOST_NAMED:
-            told = {"entry": entry} | evidence
-            where = self.index.where(entry)
-            self.named.append(Finding(self.code, "error", where, message, told, REBUILD))
+    def __post_init__(self) -> None:
+        self.entries = bytearray(len(self.index.offset))
 
-    def findings(self) -> list[Finding]:
-        found = list(self.named)
-        if self.index.fault is not None:
-            where = f"{self.index.path} at byte {self.index.fault_at}"
-            found.append(Finding(self.code, "error", where, self.index.fault, {}, REBUILD))
-        more = self.count - len(self.named)
-        if more:
-            message = f"{more} more entries of this index are wrong"
-            found.append(
-                Finding(self.code, "error", str(self.index.path), message, {"count": more}, REBUILD)
-            )
-        return found
+    def add(self, entry: int, message: str, **evidence: int) -> None:
+        self.entries[entry] = 1
+        if self.first is None or entry < self.first[0]:
+            self.first = entry, message, evidence
+
+    def findings(self) -> Iterator[Finding]:
+        """One at most: whatever is wrong with the file, it is the file that has to go."""
+        index = self.index
+        if self.first is not None:
+            (entry, message, told), count = self.first, sum(self.entries)
+            if count > 1:
+                message += f" (the first of {count} wrong entries)"
+            evidence = {"entry": entry, **told, "wrong_entries": count}
+            where = index.where(entry)
+            yield Finding(self.code, "error", where, message, evidence, REBUILD_INDEXES)
+        elif index.fault is not None:
+            where = f"{index.path} at byte {index.fault_at}"
+            yield Finding(self.code, "error", where, index.fault, {}, REBUILD_INDEXES)
 
 
 class OffsetIndexCheck:
@@ -139,32 +147,32 @@ class OffsetIndexCheck:
         Batches begin at the positions `unreadable` too, but nobody knows what they hold.
         """
         self._check_positions(table, end, unreadable)
-        self._check_offsets(table)
+        if len(table):
+            self._check_offsets(table)
 
     def _check_positions(self, table: BatchTable, end: int, unreadable: Array) -> None:
         first, index = self._placed, self._index
         stop = first + int(np.searchsorted(index.other[first:], end))
         self._placed = stop
         position, offset = index.other[first:stop], index.offset[first:stop]
-        row = np.minimum(np.searchsorted(table.position, position), len(table) - 1)
-        exact = table.position[row] == position
-        late = exact & (table.base[row] > offset)
-        hits = exact | np.isin(position, unreadable)
-        for at in np.flatnonzero(~hits).tolist():
+        begins = np.isin(position, table.position)
+        for at in np.flatnonzero(~begins & ~_may_begin(position, table, unreadable)).tolist():
             self.wrong.add(
                 first + at,
                 f"no batch begins at position {position[at]}",
                 offset=int(offset[at]),
                 position=int(position[at]),
             )
-        for at in np.flatnonzero(late).tolist():
-            self.wrong.add(
-                first + at,
-                f"says offset {offset[at]}, but the batch there begins with {table.base[row[at]]}",
-                offset=int(offset[at]),
-                position=int(position[at]),
-                base_offset=int(table.base[row[at]]),
-            )
+        row = np.searchsorted(table.position, position[begins])
+        for at, base in zip(np.flatnonzero(begins).tolist(), table.base[row].tolist(), strict=True):
+            if base > offset[at]:
+                self.wrong.add(
+                    first + at,
+                    f"says offset {offset[at]}, but the batch there begins with {base}",
+                    offset=int(offset[at]),
+                    position=int(position[at]),
+                    base_offset=base,
+                )
 
     def _check_offsets(self, table: BatchTable) -> None:
         """Each offset must be the last of a batch; in a cleaned batch, any that it spans."""
@@ -186,17 +194,33 @@ class OffsetIndexCheck:
                 last_offset=int(table.last[row[at]]),
             )
 
-    def finish(self, end: int) -> list[Finding]:
-        """The segment ends at file position `end`: nothing may point past it."""
+    def finish(self, tail: Tail, *, damaged: bool) -> Iterator[Finding]:
+        """The segment ends: nothing may point past it.
+
+        Unless its last batches could not be read, or its tail: then they may be meant.
+        """
         for entry in range(min(self._placed, self._found), len(self._index.offset)):
-            position = int(self._index.other[entry])
-            offset = int(self._index.offset[entry])
-            if position >= end:
-                message = f"points to position {position}, past the last whole batch at {end}"
-            else:
+            position, offset = int(self._index.other[entry]), int(self._index.offset[entry])
+            if position < tail.position and not damaged:
                 message = f"says offset {offset}, which the segment does not reach"
-            self.wrong.add(entry, message, offset=offset, position=position, end=end)
+            elif position >= tail.position and tail.is_sound:
+                message = f"points to position {position}, past the last batch's end"
+            else:
+                continue
+            self.wrong.add(entry, message, offset=offset, position=position, end=tail.position)
         return self.wrong.findings()
+
+
+def _may_begin(position: Array, table: BatchTable, unreadable: Array) -> Array:
+    """May a batch begin there that we could not see?
+
+    An unreadable batch itself; or one inside it, since its length is as doubtful as the rest of it.
+    """
+    known = np.sort(np.concatenate([table.position, unreadable]))
+    if not len(known):
+        return np.ones(len(position), bool)
+    before = known[np.maximum(np.searchsorted(known, position, side="right") - 1, 0)]
+    return np.isin(before, unreadable)
 
 
 class TimeIndexCheck:
@@ -209,6 +233,8 @@ class TimeIndexCheck:
         self._largest = -1  # timestamp of all batches so far
 
     def add(self, table: BatchTable) -> None:
+        if not len(table):
+            return
         first, index = self._found, self._index
         stop = first + int(np.searchsorted(index.offset[first:], table.last[-1], side="right"))
         self._found = stop
@@ -235,10 +261,11 @@ class TimeIndexCheck:
             entry, message, offset=offset, timestamp=timestamp, batch_max_timestamp=largest
         )
 
-    def finish(self) -> list[Finding]:
-        for entry in range(self._found, len(self._index.offset)):
-            offset = int(self._index.offset[entry])
-            timestamp = int(self._index.other[entry])
+    def finish(self, tail: Tail, *, damaged: bool) -> Iterator[Finding]:
+        """The segment ends: no entry may tell of more, if all of it could be read."""
+        unseen = range(self._found, len(self._index.offset))
+        for entry in unseen if tail.is_sound and not damaged else ():
+            offset, timestamp = int(self._index.offset[entry]), int(self._index.other[entry])
             message = f"says offset {offset}, which the segment does not reach"
             self.wrong.add(entry, message, offset=offset, timestamp=timestamp)
         return self.wrong.findings()

@@ -1,8 +1,9 @@
 """One partition in log order: offsets, leader epochs, producers, transactions, and every gap.
 
-The checks of `gaps`, `sequences`, `transactions` and `producer_checks` are fed here, table by table. A
-table is cut where a producer snapshot was taken, so that the snapshot can be compared with what was
-replayed up to exactly there.
+The checks of `epoch_checks`, `gaps`, `sequences`, `transactions` and `producer_checks` are fed
+here, table by table. A table is cut where a producer snapshot was taken, so that the snapshot can
+be compared with what was replayed up to exactly there; and where a batch could not be read. What
+was known of producers and their transactions is forgotten there: that batch may have changed it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 from sexton.base.errors import CorruptLog
 from sexton.base.findings import Evidence
 from sexton.log import names
-from sexton.log.checkpoints import EpochStart, parse_epochs, parse_metadata
+from sexton.log.checkpoints import parse_metadata
+from sexton.log.inspect.epoch_checks import LeaderEpochCheck
 from sexton.log.inspect.gaps import Gap, GapKeeper, holes_of
 from sexton.log.inspect.paths import PartitionFiles, SegmentFile
 from sexton.log.inspect.producer_checks import (
@@ -23,14 +25,11 @@ from sexton.log.inspect.producer_checks import (
     TransactionIndexCheck,
     check_snapshot,
 )
-from sexton.log.inspect.reporting import REPLACE, Reporter, at
+from sexton.log.inspect.reporting import Reporter, at
 from sexton.log.inspect.sequences import Break, SequenceTracker, runs_of
 from sexton.log.inspect.table import ABORT, COMMIT, BatchTable
-from sexton.log.inspect.transactions import Transaction, TransactionTracker, pieces_of
-from sexton.log.snapshots import parse_snapshot
-from sexton.records.tables import Array
-
-REWRITE = "stop the broker and delete the file: the broker writes it anew from the log"
+from sexton.log.inspect.transactions import Transaction, TransactionTracker
+from sexton.log.snapshots import ProducerEntry, parse_snapshot
 
 
 class LogCheck:
@@ -43,11 +42,10 @@ class LogCheck:
         self.first_offset: int | None = None
         self.last_offset: int | None = None
         self.sound = True  # everything so far could be read
+        self._replayed = True  # and no gap stands between two tables that nothing explains
         self._reporter = reporter
         self._ended: dict[int, int] = {}  # producer -> offset of its newest marker
-        self._last_epoch = -1
-        self._told_epochs: set[tuple[int, int]] = set()
-        self._epochs = self._load_epochs(partition.directory / names.EPOCHS)
+        self._epochs = LeaderEpochCheck(partition.directory / names.EPOCHS, reporter)
         self._check_metadata(partition.directory / names.METADATA)
         # Without the segments before it, nothing can be said about a snapshot.
         self._snapshots = partition.snapshots() if partition.whole else []
@@ -56,16 +54,30 @@ class LogCheck:
         self, file: SegmentFile, table: BatchTable, index: TransactionIndexCheck | None
     ) -> None:
         """The next batches, at least one."""
-        start = 0
-        for stop in [*self._cuts(table), len(table)]:
-            if stop > start:
-                self._follow(file, table.rows(start, stop), index)
-            start = stop
+        self._epochs.add(file, table)
+        for stretch in table.stretches():
+            if stretch.damage_before[0]:
+                self.lose_sight()
+            start = 0
+            for stop in [*self._cuts(stretch), len(stretch)]:
+                if stop > start:
+                    self._follow(file, stretch.rows(start, stop), index)
+                start = stop
+
+    def lose_sight(self) -> None:
+        """Something that cannot be read comes next."""
+        if self.last_offset is not None:
+            self._judge_snapshots(self.last_offset + 1)
+        self.sound = False
+        self.sequences.lasts.clear()
+        self.transactions.lose_sight()
 
     def finish(self) -> None:
         """All segments have been read."""
-        if self.last_offset is not None:
-            self._judge_snapshots(self.last_offset + 1)
+        end = 0 if self.last_offset is None else self.last_offset + 1
+        self._judge_snapshots(end)
+        for _, path in self._snapshots:  # those of what is not there
+            self._load_snapshot(path)
 
     def _cuts(self, table: BatchTable) -> list[int]:
         """Rows before which a snapshot was taken."""
@@ -78,9 +90,10 @@ class LogCheck:
         self, file: SegmentFile, table: BatchTable, index: TransactionIndexCheck | None
     ) -> None:
         """Batches between two cuts."""
-        self._judge_snapshots(int(table.base[0]))
+        if self.last_offset is not None:
+            self._judge_snapshots(self.last_offset + 1)
         self._follow_offsets(file, table)
-        self._follow_epochs(file, table)
+        self._judge_snapshots(int(table.base[0]))  # taken in a gap, or at its end
         self.gaps.add(holes_of(table), str(file.path))
         for seen in self.sequences.add(runs_of(table, str(file.path))):
             self._tell_break(seen)
@@ -89,25 +102,13 @@ class LogCheck:
     # ── offsets ──
 
     def _follow_offsets(self, file: SegmentFile, table: BatchTable) -> None:
-        base, before = table.base, self.last_offset
-        first = int(base[0])
+        before, first = self.last_offset, int(table.base[0])
         if before is None:
             self.first_offset = first
-            before = first - 1
             self._explain_beginning(file, first)
         elif first > before + 1:
             gap = Gap(before + 1, first, str(file.path), int(table.position[0]))
             self._explain_between(gap, bool(table.damage_before[0]), file)
-        last = np.concatenate([[before], table.last[:-1]])
-        for row in np.flatnonzero(base <= last).tolist():
-            self._reporter.say(
-                "offsets-not-increasing",
-                "error",
-                _place(file, table, row),
-                f"begins with offset {base[row]}, but the batch before it ends with {last[row]}",
-                {"base_offset": int(base[row]), "previous_last_offset": int(last[row])},
-                REPLACE,
-            )
         self.last_offset = int(table.last[-1])
 
     def _explain_beginning(self, file: SegmentFile, first: int) -> None:
@@ -123,7 +124,7 @@ class LogCheck:
     def _explain_between(self, gap: Gap, damaged: bool, file: SegmentFile) -> None:
         """A gap before the first batch of a table."""
         size = gap.end - gap.start
-        if damaged or not self.sound:
+        if damaged:
             self.gaps.explain("unreadable", size)
         elif self.gaps.compacted:
             self.gaps.explain("compacted", size)
@@ -133,17 +134,12 @@ class LogCheck:
             self.gaps.trace()
             self.gaps.explain("compacted", size)
         else:
+            # A segment may be gone, and markers with it.
+            self._replayed = False
+            self.transactions.doubt()
             self.gaps.wait(gap)
 
-    # ── leader epochs ──
-
-    def _load_epochs(self, path: Path) -> list[EpochStart]:
-        try:
-            data = self._reporter.read(path)
-            return [] if data is None else parse_epochs(data, str(path))
-        except CorruptLog as error:
-            self._reporter.say("corrupt-checkpoint", "error", str(path), error.why, {}, REWRITE)
-            return []
+    # ── the topic's id ──
 
     def _check_metadata(self, path: Path) -> None:
         try:
@@ -153,45 +149,6 @@ class LogCheck:
         except CorruptLog as error:
             remedy = "write the topic's id into it again: kafka-topics --describe shows it"
             self._reporter.say("corrupt-checkpoint", "error", str(path), error.why, {}, remedy)
-
-    def _follow_epochs(self, file: SegmentFile, table: BatchTable) -> None:
-        rows = np.flatnonzero(table.leader_epoch >= 0)
-        epoch = table.leader_epoch[rows]
-        before = np.concatenate([[self._last_epoch], epoch[:-1]])
-        for row in np.flatnonzero(epoch < before).tolist():
-            self._reporter.say(
-                "leader-epoch-regressed",
-                "error",
-                _place(file, table, int(rows[row])),
-                f"leader epoch {epoch[row]} after {before[row]}",
-                {"leader_epoch": int(epoch[row]), "previous_leader_epoch": int(before[row])},
-                REPLACE,
-            )
-        if len(epoch):
-            self._last_epoch = int(epoch[-1])
-        if self._epochs:
-            self._compare_epochs(file, table, rows)
-
-    def _compare_epochs(self, file: SegmentFile, table: BatchTable, rows: Array) -> None:
-        starts = np.array([start for _, start in self._epochs])
-        epochs = np.array([epoch for epoch, _ in self._epochs])
-        entry = np.searchsorted(starts, table.base[rows], side="right") - 1
-        rows, entry = rows[entry >= 0], entry[entry >= 0]  # before the first, nothing is said
-        for row in np.flatnonzero(table.leader_epoch[rows] != epochs[entry]).tolist():
-            batch = int(rows[row])
-            pair = int(table.leader_epoch[batch]), int(epochs[entry[row]])
-            if pair in self._told_epochs:
-                continue
-            self._told_epochs.add(pair)
-            self._reporter.say(
-                "leader-epoch-mismatch",
-                "warning",
-                _place(file, table, batch),
-                f"leader epoch {pair[0]}, but {names.EPOCHS} says {pair[1]} for offset"
-                f" {table.base[batch]}",
-                {"offset": int(table.base[batch]), "leader_epoch": pair[0], "checkpoint": pair[1]},
-                f"{REWRITE} ({names.EPOCHS})",
-            )
 
     # ── producers and transactions ──
 
@@ -228,7 +185,7 @@ class LogCheck:
             committed = table.base[is_marker & (table.marker == COMMIT)]
             for finding in index.committed(committed.tolist()):
                 self._reporter.tell(finding)
-        for transaction in self.transactions.add(pieces_of(table)):
+        for transaction in self.transactions.add(table):
             self._judge_ended(file, transaction, index)
 
     def _judge_ended(
@@ -257,16 +214,10 @@ class LogCheck:
             self._judge_snapshot(taken, path)
 
     def _judge_snapshot(self, taken: int, path: Path) -> None:
-        data = self._reporter.read(path)
-        if data is None:
+        entries = self._load_snapshot(path)
+        if entries is None or self.first_offset is None:
             return
-        try:
-            entries = parse_snapshot(data, str(path))
-        except CorruptLog as error:
-            remedy = REBUILD_SNAPSHOT
-            self._reporter.say("corrupt-snapshot", "error", str(path), error.why, {}, remedy)
-            return
-        if self.first_offset is None or taken <= self.first_offset or not self.sound:
+        if taken <= self.first_offset or not (self.sound and self._replayed):
             return  # it speaks of what is gone, or the replay has holes
         shown = ProducersAt(
             offset=taken,
@@ -278,6 +229,15 @@ class LogCheck:
         )
         for finding in check_snapshot(path, entries, shown):
             self._reporter.tell(finding)
+
+    def _load_snapshot(self, path: Path) -> list[ProducerEntry] | None:
+        data = self._reporter.read(path)
+        try:
+            return None if data is None else parse_snapshot(data, str(path))
+        except CorruptLog as error:
+            remedy = REBUILD_SNAPSHOT
+            self._reporter.say("corrupt-snapshot", "error", str(path), error.why, {}, remedy)
+            return None
 
 
 def break_evidence(seen: Break) -> dict[str, Evidence]:

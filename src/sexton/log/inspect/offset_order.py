@@ -31,6 +31,7 @@ class Bounds:
     start: int | None  # the segment's name
     end: int | None  # where the next segment begins
     after: int | None  # the last offset that was read before
+    before: int | None  # one that the batches read afterwards begin with
 
     def too_early(self, table: BatchTable) -> Array:
         return table.base < (0 if self.start is None else self.start)
@@ -46,28 +47,41 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """One batch that is out of place."""
+    """A batch that is out of place."""
 
     row: int
     code: str
     message: str
 
 
-def misplaced(table: BatchTable, bounds: Bounds) -> list[Misplaced] | None:
-    """The batches that are out of place; None if it is most of them."""
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What is out of place in a table."""
+
+    astray: list[Misplaced]
+    whole: bool  # most of it; `astray` names only the first
+
+
+def judge_places(table: BatchTable, bounds: Bounds) -> Placement:
+    """Which batches are out of place, or is it all of them?"""
     early, late = bounds.too_early(table), bounds.too_late(table)
-    inside = np.flatnonzero(~early & ~late)
+    beyond = table.last >= (
+        table.last.max(initial=0) + 1 if bounds.before is None else bounds.before
+    )
+    inside = np.flatnonzero(~early & ~late & ~beyond)
     after = -1 if bounds.after is None else bounds.after
-    astray = inside[_out_of_order(table.base[inside], table.last[inside], after)]
-    found = sorted([
-        *((row, "offset-before-segment") for row in np.flatnonzero(early).tolist()),
-        *((row, "offset-past-segment") for row in np.flatnonzero(late & ~early).tolist()),
-        *((row, "offsets-not-increasing") for row in astray.tolist()),
-    ])
-    if 2 * len(found) > len(table):
-        return None
-    kept = np.delete(np.arange(len(table)), [row for row, _ in found])
-    return [Misplaced(row, code, _why(table, row, code, bounds, kept)) for row, code in found]
+    unordered = inside[out_of_order(table.base[inside], table.last[inside], after)]
+    unordered = np.concatenate([unordered, np.flatnonzero(beyond)])
+    codes = dict.fromkeys(unordered.tolist(), "offsets-not-increasing")
+    codes |= dict.fromkeys(np.flatnonzero(late).tolist(), "offset-past-segment")
+    codes |= dict.fromkeys(np.flatnonzero(early).tolist(), "offset-before-segment")
+    whole = 2 * len(codes) > len(table)
+    kept = np.delete(np.arange(len(table)), list(codes))
+    told = sorted(codes)[: 1 if whole else None]
+    astray = [
+        Misplaced(row, codes[row], _why(table, row, codes[row], bounds, kept)) for row in told
+    ]
+    return Placement(astray, whole)
 
 
 def _why(table: BatchTable, row: int, code: str, bounds: Bounds, kept: Array) -> str:
@@ -84,10 +98,11 @@ def _why(table: BatchTable, row: int, code: str, bounds: Bounds, kept: Array) ->
     before = int(table.last[kept[place - 1]]) if place else bounds.after
     if before is not None and first <= before:
         return f"begins with offset {first}, but the batch before it ends with {before}"
-    return f"ends with offset {last}, but the batch after it begins with {table.base[kept[place]]}"
+    after = table.base[kept[place]] if place < len(kept) else bounds.before
+    return f"ends with offset {last}, but the batch after it begins with {after}"
 
 
-def _out_of_order(first: Array, last: Array, after: int) -> Array:
+def out_of_order(first: Array, last: Array, after: int) -> Array:
     """Rows to leave out, as few as possible, so that every one begins after the one before it."""
     before = np.append(after, last[:-1])
     if not len(first) or bool((first > before).all()):

@@ -7,27 +7,32 @@ makes it read to the end once.
 
     records  ──▶│ … 7:data 7:data 9:data … │
     read ahead  └──────────────────────────┴─▶ 9:COMMIT … 7:ABORT ─▶ (enough for now)
+
+A batch that cannot be read may have been that marker. Where one stands between a record and the
+next marker that can be read, the outcome is unknown.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from sexton.log.inspect.paths import SegmentFile
-from sexton.log.inspect.reading import SegmentReader, open_segment
+from sexton.log.inspect.reading import open_segment
 from sexton.log.inspect.table import ABORT, COMMIT, control_rows
 from sexton.log.inspect.transactions import NOWHERE, OPEN
-from sexton.records import Batches, Decoder
+from sexton.records import Batches, Columns, Decoder
+from sexton.records.decoder import first_bad_crc
 from sexton.records.layout import CONTROL
 from sexton.records.tables import Array, field
 
 _NONE: tuple[array[int], array[int]] = array("q"), array("b")
-NAMES = {COMMIT: "committed", ABORT: "aborted", OPEN: "open"}
+UNKNOWN = -3  # as an outcome: what decided it could not be read
+NAMES = {COMMIT: "committed", ABORT: "aborted", OPEN: "open", UNKNOWN: "unknown"}
 
 
 class Outcomes:
@@ -36,15 +41,24 @@ class Outcomes:
     def __init__(self, segments: Sequence[SegmentFile]) -> None:
         self._ahead = self._read(segments)
         self._markers: dict[int, tuple[array[int], array[int]]] = {}  # offsets and types, in order
+        self._newest = NOWHERE  # offset of the last sound batch
+        self._blind = array("q")  # after the sound batch with this offset comes an unreadable one
 
     def of(self, producer: Array, base: Array) -> tuple[Array, Array]:
         """(outcome, offset of the marker or NOWHERE) of transactional batches, in log order."""
         pairs = list(zip(producer.tolist(), base.tolist(), strict=True))
         self._need(pairs)
-        found = [self._next(who, offset) for who, offset in pairs]
+        found = [self._outcome(who, offset) for who, offset in pairs]
         self._forget(pairs)
         outcome = np.array([kind for _, kind in found], np.int64)
         return outcome, np.array([offset for offset, _ in found], np.int64)
+
+    def _outcome(self, producer: int, offset: int) -> tuple[int, int]:
+        marker, kind = self._next(producer, offset)
+        row = bisect_left(self._blind, offset)
+        if row < len(self._blind) and (marker == NOWHERE or self._blind[row] < marker):
+            return NOWHERE, UNKNOWN
+        return marker, kind
 
     def _next(self, producer: int, offset: int) -> tuple[int, int]:
         offsets, kinds = self._markers.get(producer, _NONE)
@@ -76,29 +90,60 @@ class Outcomes:
         buffers: list[Array] = []
         for segment in segments:
             try:
-                reader: SegmentReader = open_segment(segment, buffers)
+                reader = open_segment(segment, buffers)
                 for chunk in reader.chunks():
                     yield self._note(chunk.batches, decoder, str(segment.path))
                     buffers.append(chunk.buffer)
-            except OSError:
-                continue  # whoever reads the records will say so
+            except OSError:  # whoever reads the records will say so
+                self._blind.append(self._newest)
+                continue
+            tail = reader.tail
+            assert tail is not None
+            if not tail.is_sound and not (tail.kind == "torn" and segment is segments[-1]):
+                self._blind.append(self._newest)
 
     def _note(self, batches: Batches, decoder: Decoder, where: str) -> list[int]:
+        """Notes the markers of a chunk; returns their producers."""
+        damaged = _unreadable(batches)
         control = np.flatnonzero(field(batches.headers, "attributes") & CONTROL)
-        if not len(control):
-            return []
         position, headers = batches.position[control], batches.headers[control]
-        producers: list[int] = []
         chosen = replace(batches, position=position, headers=headers)
-        for columns, _bad in decoder.parts(chosen, where):
-            batch, kinds, _epoch = control_rows(columns)
-            offset = field(columns.headers_of_batches, "base_offset")[batch]
-            producer = field(columns.headers_of_batches, "producer_id")[batch]
-            ends = ((kinds == COMMIT) | (kinds == ABORT)) & (producer >= 0)
-            rows = zip(producer[ends], offset[ends], kinds[ends], strict=True)
-            for who, at, kind in ((int(w), int(a), int(k)) for w, a, k in rows):
-                offsets, types = self._markers.setdefault(who, (array("q"), array("b")))
-                offsets.append(at)
-                types.append(kind)
-                producers.append(who)
+        producers: list[int] = []
+        first = 0
+        for columns, bad in decoder.parts(chosen, where) if len(control) else ():
+            damaged.update(int(control[first + batch.index]) for batch in bad)
+            first += len(columns.headers_of_batches)
+            producers += self._note_markers(columns)
+        self._note_damage(batches, sorted(damaged))
         return producers
+
+    def _note_markers(self, columns: Columns) -> list[int]:
+        batch, kinds, _epoch = control_rows(columns)
+        offset = field(columns.headers_of_batches, "base_offset")[batch]
+        producer = field(columns.headers_of_batches, "producer_id")[batch]
+        ends = ((kinds == COMMIT) | (kinds == ABORT)) & (producer >= 0)
+        columns_of_ends = (column[ends].tolist() for column in (producer, offset, kinds))
+        producers = []
+        for who, at, kind in zip(*columns_of_ends, strict=True):
+            offsets, types = self._markers.setdefault(who, (array("q"), array("b")))
+            offsets.append(at)
+            types.append(kind)
+            producers.append(who)
+        return producers
+
+    def _note_damage(self, batches: Batches, damaged: list[int]) -> None:
+        base = field(batches.headers, "base_offset")
+        sound = np.delete(np.arange(len(base)), damaged)
+        for row in damaged:
+            before = sound[: np.searchsorted(sound, row)]
+            self._blind.append(int(base[before[-1]]) if len(before) else self._newest)
+        if len(sound):
+            self._newest = int(base[sound[-1]])
+
+
+def _unreadable(batches: Batches) -> set[int]:
+    """The batches whose checksum is wrong; one look tells for most chunks that there are none."""
+    if first_bad_crc(batches) is None:
+        return set()
+    rows = range(len(batches))
+    return {row for row in rows if first_bad_crc(batches.slice(row, row + 1)) is not None}

@@ -9,6 +9,7 @@ footer, and no reader could open it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,8 @@ def write_parquet(
                     break
         unfinished.replace(target)
     except OSError as error:
-        why = error.strerror or str(error)
+        # Arrow's own sentence names the unfinished file, of which nobody has heard.
+        why = os.strerror(error.errno).lower() if error.errno else str(error)
         raise ConfigError(str(target), f"cannot be written: {why}") from None
     finally:
         unfinished.unlink(missing_ok=True)

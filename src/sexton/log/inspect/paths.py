@@ -22,6 +22,7 @@ from sexton.base.errors import ConfigError, CorruptLog
 from sexton.base.partitions import TopicPartition
 from sexton.log import names
 from sexton.log.checkpoints import parse_offsets
+from sexton.log.inspect.reporting import os_fault
 
 # A folder of data directories, or of backups of them, is deeper than this only by accident.
 DEEPEST = 4
@@ -53,6 +54,10 @@ class SegmentFile:
         return self.path.with_suffix(suffix)
 
 
+def _place(segment: SegmentFile) -> tuple[int, str]:
+    return segment.base_offset or 0, segment.path.name
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionFiles:
     """Segments of one log, in order, and what is known about them from outside."""
@@ -61,13 +66,23 @@ class PartitionFiles:
     directory: Path
     segments: tuple[SegmentFile, ...]
     whole: bool  # all segments there are; else some that were named one by one
-    later: tuple[SegmentFile, ...] = ()  # not asked for, but they may say how a transaction ended
+    # After the first of them, not asked for; but they may say how a transaction ended.
+    later: tuple[SegmentFile, ...] = ()
     cleaned_to: int | None = None  # from the cleaner's checkpoint of this data directory, if any
     cleaner_checkpoint: bool = False  # is there such a checkpoint at all?
 
     @property
     def size(self) -> int:
         return sum(segment.size for segment in self.segments)
+
+    def onwards(self, first: SegmentFile) -> list[SegmentFile]:
+        """All segments from this one on, asked for or not, in order."""
+        known = sorted([*self.segments, *self.later], key=_place)
+        return known[known.index(first) :]
+
+    def is_active(self, segment: SegmentFile) -> bool:
+        """Is it the segment that a broker would append to?"""
+        return self.onwards(segment) == [segment]
 
     def snapshots(self) -> list[tuple[int, Path]]:
         """(offset, file) of every producer snapshot, in order."""
@@ -135,17 +150,14 @@ def find(paths: Iterable[str | Path]) -> Found:
                 _add_file(path, found, chosen)
         except ConfigError as error:
             found.wrong.append(error)
+        except PermissionError as error:
+            found.unreadable.append((str(path), os_fault(error)))
         except OSError as error:
-            found.wrong.append(ConfigError(str(path), _why(error)))
+            found.wrong.append(ConfigError(str(path), os_fault(error)))
     for directory, segments in chosen.items():
         found.partitions.append(_some_of(directory, segments, found))
     found.partitions = _without_repeats(found.partitions)
     return found
-
-
-def _why(error: OSError) -> str:
-    text = error.strerror or str(error)
-    return text[:1].lower() + text[1:]
 
 
 # ── one file ──
@@ -191,15 +203,15 @@ def _other_kind(name: str) -> str | None:
 
 
 def _some_of(directory: Path, segments: list[SegmentFile], found: Found) -> PartitionFiles:
-    ordered = sorted(set(segments), key=lambda s: (s.base_offset or 0, s.path.name))
-    last = ordered[-1].base_offset
+    ordered = sorted(set(segments), key=_place)
+    first = ordered[0].base_offset
     later: list[SegmentFile] = []
-    if last is not None:
+    if first is not None:
         try:
             siblings, _ = _segments_in(directory)
         except OSError:
             siblings = []
-        later = [s for s in siblings if s.base_offset is not None and s.base_offset > last]
+        later = [s for s in siblings if (s.base_offset or 0) > first and s not in ordered]
     name = _name_of(directory)
     cleaned_to, known = _cleaned_to(directory, name, found)
     label = f"{name}/{ordered[0].path.name}" if len(ordered) == 1 else name
@@ -230,7 +242,7 @@ def _walk(directory: Path, found: Found, depth: int, *, typed: bool = False) -> 
     except OSError as error:
         if typed:
             raise
-        found.unreadable.append((str(directory), _why(error)))
+        found.unreadable.append((str(directory), os_fault(error)))
         return
     if segments:
         name = _name_of(directory)
@@ -276,7 +288,7 @@ def _cleaned_to(directory: Path, name: str, found: Found) -> tuple[int | None, b
     except CorruptLog as error:
         _note_once(found, str(path), error.why)
     except OSError as error:
-        _note_once(found, str(path), _why(error))
+        _note_once(found, str(path), os_fault(error))
     return None, False
 
 

@@ -17,14 +17,17 @@ from pathlib import Path
 
 from sexton.base.findings import Finding
 from sexton.log.indexes import ABORTED_BYTES, AbortedTransaction
+from sexton.log.inspect.index_checks import REBUILD_INDEXES
 from sexton.log.inspect.sequences import LastBatch
 from sexton.log.inspect.transactions import Transaction
 from sexton.log.snapshots import ProducerEntry
 
-REBUILD_TXN_INDEX = (
-    "stop the broker and delete the segment's index files: the broker builds them anew"
+# Without any snapshot, a broker that was stopped cleanly takes its producers for none at all, and
+# does not read the log (UnifiedLog.rebuildProducerState).
+REBUILD_SNAPSHOT = (
+    "stop the broker and delete the snapshot: the broker goes on from the one before it; if there"
+    " is none before it, let this replica copy the partition from a healthy one instead"
 )
-REBUILD_SNAPSHOT = "stop the broker and delete the snapshot: the broker builds it anew from the log"
 
 
 @dataclass(slots=True)
@@ -88,7 +91,7 @@ class TransactionIndexCheck:
 
     def _finding(self, row: int | None, message: str, told: dict[str, int]) -> Finding:
         where = str(self.path) if row is None else f"{self.path} at byte {row * ABORTED_BYTES}"
-        return Finding("txn-index-mismatch", "error", where, message, told, REBUILD_TXN_INDEX)
+        return Finding("txn-index-mismatch", "error", where, message, told, REBUILD_INDEXES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ died; or bytes that are no batch, after which nobody can say where the next one 
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import zlib
@@ -24,14 +25,19 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 
 from sexton.log.inspect.paths import SegmentFile
+from sexton.log.inspect.reporting import os_fault
 from sexton.records import BadBatch, Batches, Columns, Decoder, scan
-from sexton.records.layout import HEADER_BYTES, LENGTH_END, magic_fault
+from sexton.records.decoder import first_bad_crc
+from sexton.records.layout import HEADER_BYTES, LENGTH_END, MAGIC, magic_fault
 from sexton.records.tables import Array
 
 CHUNK_BYTES = 8 << 20
 # Kafka's max.message.bytes is 1 MiB by default and some megabytes where people raised it. A length
 # that claims more than this is damage, and must not make us allocate what it says.
 MOST_BATCH_BYTES = 512 << 20
+# Bytes that look like many long batches, one inside the other, must not keep us busy for ever.
+MOST_CHECKED_BYTES = 256 << 20
+MAGIC_AT = 16  # byte of a batch
 
 Result = TypeVar("Result")
 Advance = Callable[[int], None]  # told how many more bytes have been read
@@ -45,6 +51,10 @@ class Tail:
     position: int  # where the last whole batch ends
     size: int  # bytes that follow and were not understood
     why: str = ""
+
+    @property
+    def is_sound(self) -> bool:
+        return self.kind in ("end", "preallocated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +141,8 @@ class SegmentReader:
             return self._judge(position, rest, batches)
         needed, left = _bytes_needed(rest), self._size - position
         if needed > max(left, len(rest)):
-            return Tail("torn", position, left, _torn(needed, left))
+            why = f"the batch has {needed} bytes and only {left} are there"
+            return _torn(position, left, self._read_on(rest), why)
         if needed > MOST_BATCH_BYTES:
             why = f"claims to be a batch of {needed} bytes, more than any producer sends"
             return Tail("damaged", position, left, why)
@@ -161,20 +172,39 @@ class SegmentReader:
             return Tail("preallocated", position, size)
         why = batches.fault or "it is no record batch"
         if batches.torn:
-            return Tail("torn", position, size, why)
-        magic = int(rest[16])
+            return _torn(position, size, rest, why)
+        magic = int(rest[MAGIC_AT])
         if magic in (0, 1):
             if _is_old_message(rest.tobytes()):
                 return Tail("old-format", position, size, magic_fault(magic))
             why = f"magic byte is {magic}, not 2: this is not a record batch"
         return Tail("damaged", position, size, why)
 
+    def _read_on(self, rest: Array) -> Array:
+        """`rest` and as much of what follows as a chunk holds."""
+        longer = np.empty(len(rest) + self._chunk_bytes, np.uint8)
+        longer[: len(rest)] = rest
+        return longer[: self._fill(longer, len(rest))]
+
     def _only_zeros_follow(self) -> bool:
         buffer = np.empty(1 << 20, np.uint8)
-        while filled := self._fill(buffer, 0):
+        while True:
+            self._skip_hole()
+            filled = self._fill(buffer, 0)
+            if not filled:
+                return True
             if buffer[:filled].any():
                 return False
-        return True
+
+    def _skip_hole(self) -> None:
+        """What was allocated and never written need not be read, if the file system can tell."""
+        try:
+            self._file.seek(self._file.tell(), os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                self._file.seek(0, os.SEEK_END)
+        except (AttributeError, ValueError):
+            pass  # not on this system, or no real file
 
 
 def _bytes_needed(start: Array) -> int:
@@ -184,8 +214,35 @@ def _bytes_needed(start: Array) -> int:
     return LENGTH_END + int.from_bytes(start[8:12].tobytes(), "big", signed=True)
 
 
-def _torn(needed: int, left: int) -> str:
-    return f"the batch has {needed} bytes and only {left} are there"
+def _torn(position: int, size: int, rest: Array, why: str) -> Tail:
+    """The batch that begins `rest` would end after the file: is the file short, or that length?
+
+    A write that was cut off leaves nothing behind it. Sound batches there mean that a broker which
+    "cuts the torn tail" would throw them away.
+    """
+    after = _next_sound_batch(rest)
+    if after is None:
+        return Tail("torn", position, size, why)
+    return Tail(
+        "damaged", position, size, f"{why}, but a whole batch follows at byte {position + after}"
+    )
+
+
+def _next_sound_batch(data: Array) -> int | None:
+    """Where the first batch with the right checksum begins, after the first byte."""
+    room = max(len(data) - HEADER_BYTES, 0)  # none begins after it
+    start = np.flatnonzero(data[1 + MAGIC_AT : 1 + MAGIC_AT + room] == MAGIC) + 1
+    length = np.zeros(len(start), np.int64)
+    for byte in range(8, LENGTH_END):
+        length = length << 8 | data[start + byte]
+    size = length + LENGTH_END
+    fits = (size >= HEADER_BYTES) & (start + size <= len(data))
+    fits &= np.cumsum(np.where(fits, size, 0)) <= MOST_CHECKED_BYTES
+    for at, count in zip(start[fits].tolist(), size[fits].tolist(), strict=True):
+        batches = scan(data[at : at + count])
+        if len(batches) == 1 and first_bad_crc(batches) is None:
+            return int(at)
+    return None
 
 
 def _is_old_message(data: bytes) -> bool:
@@ -261,8 +318,7 @@ def work_through(
                         yield next_done()
                 tail = reader.tail or tail
             except OSError as error:
-                why = error.strerror or str(error)
-                tail = Tail("unreadable", read, segment.size - read, why[:1].lower() + why[1:])
+                tail = Tail("unreadable", read, segment.size - read, os_fault(error))
             while waiting:
                 yield next_done()
             advance(max(segment.size - read, 0))

@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sexton.base.findings import Evidence, Finding, Severity
+
+if TYPE_CHECKING:
+    from sexton.records import BadBatch
 
 MOST_ALIKE = 10
 
@@ -47,7 +51,12 @@ class Reporter:
         if self._alike[alike] <= MOST_ALIKE:
             self._report(finding)
 
+    def bad_batch(self, path: Path, position: int, bad: BadBatch) -> None:
+        evidence: dict[str, Evidence] = {"base_offset": bad.base_offset}
+        self.say("corrupt-batch", "error", at(path, position), bad.why, evidence, REPLACE)
+
     def finish(self) -> None:
+        """The partition has been read."""
         for (code, file, severity), count in self._alike.items():
             more = count - MOST_ALIKE
             if more > 0:
@@ -65,9 +74,14 @@ class Reporter:
         except FileNotFoundError:
             return None
         except OSError as error:
-            why = error.strerror or str(error)
-            self.skip(str(path), why[:1].lower() + why[1:])
+            self.skip(str(path), os_fault(error))
             return None
+
+
+def os_fault(error: OSError) -> str:
+    """What the system says, as part of a sentence: `permission denied`."""
+    why = error.strerror or str(error)
+    return why[:1].lower() + why[1:]
 
 
 def at(path: Path, position: int) -> str:

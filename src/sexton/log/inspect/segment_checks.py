@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from sexton.base.errors import CorruptLog
 from sexton.base.findings import Evidence, Finding
 from sexton.log import names
-from sexton.log.indexes import AbortedTransaction, parse_aborted
+from sexton.log.indexes import parse_aborted
 from sexton.log.inspect.index_checks import (
+    REBUILD_INDEXES,
     OffsetIndexCheck,
     TimeIndexCheck,
     offset_index,
     time_index,
 )
 from sexton.log.inspect.paths import SegmentFile
-from sexton.log.inspect.producer_checks import REBUILD_TXN_INDEX, TransactionIndexCheck
+from sexton.log.inspect.producer_checks import TransactionIndexCheck
 from sexton.log.inspect.reading import Tail
 from sexton.log.inspect.reporting import REPLACE, Reporter, at
 from sexton.log.inspect.table import BatchTable
 from sexton.records.tables import Array
 
-MOST_RELATIVE_OFFSET = (1 << 31) - 1
 RESTART = "nothing: a broker cuts the log here when it starts, and a running one is still writing"
 
 
@@ -31,11 +29,11 @@ class SegmentCheck:
     """Follows one segment from its first batch to its tail."""
 
     def __init__(
-        self, file: SegmentFile, txn_index: TransactionIndexCheck | None, reporter: Reporter
+        self, file: SegmentFile, transaction_index: TransactionIndexCheck | None, reporter: Reporter
     ) -> None:
         self.file = file
-        self.txn_index = txn_index
-        self.began = False
+        self.transaction_index = transaction_index
+        self.misplaced = False  # as a whole: it must be the file of another place
         self._reporter = reporter
         self._offsets: OffsetIndexCheck | None = None
         self._times: TimeIndexCheck | None = None
@@ -50,56 +48,31 @@ class SegmentCheck:
                 self._times = TimeIndexCheck(time_index(path, data, file.base_offset))
 
     def add(self, table: BatchTable, end: int, unreadable: Array) -> None:
-        """One more table, which ends at file position `end`."""
-        if not self.began:
-            self.began = True
-            self._begin(table)
-        self._check_span(table)
+        """One more table, which ends at file position `end`.
+
+        Batches begin at the positions `unreadable` too, but nobody knows what they hold.
+        """
         if self._offsets is not None:
             self._offsets.add(table, end, unreadable)
         if self._times is not None:
             self._times.add(table)
 
-    def _begin(self, table: BatchTable) -> None:
-        first, named = int(table.base[0]), self.file.base_offset
-        if named is not None and first < named:
-            self._reporter.say(
-                "offset-before-segment",
-                "error",
-                at(self.file.path, int(table.position[0])),
-                f"begins with offset {first}, but the segment's name says {named}",
-                {"base_offset": first, "segment": named},
-                REPLACE,
-            )
+    def finish(self, tail: Tail, end: int | None, *, active: bool, damaged: bool) -> None:
+        """The segment ends with `tail`, and with the offset before `end`.
 
-    def _check_span(self, table: BatchTable) -> None:
-        """An index notes offsets in 32 bits from the segment's own; no batch may be further."""
-        named = self.file.base_offset
-        if named is None:
-            return
-        for row in np.flatnonzero(table.last - named > MOST_RELATIVE_OFFSET).tolist():
-            last = int(table.last[row])
-            self._reporter.say(
-                "offset-past-segment",
-                "error",
-                at(self.file.path, int(table.position[row])),
-                f"ends with offset {last}, too far from {named}, where the segment begins",
-                {"last_offset": last, "segment": named},
-                REPLACE,
-            )
-
-    def finish(self, tail: Tail, end: int | None, *, active: bool, sound: bool) -> None:
-        """`end`: the offset after the last one; `sound`: everything up to here could be read."""
+        `damaged`: its last batches could not be read, so its indexes may know more than we do.
+        """
         judge_tail(self.file, tail, self._reporter, active=active)
-        if tail.kind not in ("end", "preallocated"):
-            return  # what an index says of the rest cannot be judged
+        if self.misplaced:
+            return  # its indexes are with the other one
         if self._offsets is not None:
-            self._tell(self._offsets.finish(tail.position))
+            self._tell(self._offsets.finish(tail, damaged=damaged))
         if self._times is not None:
-            self._tell(self._times.finish())
-        if self.txn_index is not None and sound and self.file.base_offset is not None:
+            self._tell(self._times.finish(tail, damaged=damaged))
+        if self.transaction_index is not None and tail.is_sound and not damaged:
             first = self.file.base_offset
-            self._tell(self.txn_index.finish(first, first if end is None else end))
+            if first is not None:
+                self._tell(self.transaction_index.finish(first, first if end is None else end))
 
     def _tell(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
@@ -131,14 +104,18 @@ def judge_tail(file: SegmentFile, tail: Tail, reporter: Reporter, *, active: boo
             reporter.say("corrupt-header", "error", where, message, evidence, REPLACE)
 
 
-def load_txn_index(file: SegmentFile, reporter: Reporter) -> TransactionIndexCheck | None:
-    """The aborted transactions that the segment's index lists; None if it cannot be parsed."""
+def load_transaction_index(file: SegmentFile, reporter: Reporter) -> TransactionIndexCheck | None:
+    """The aborted transactions that the segment's index lists; None if it cannot be judged.
+
+    A segment without aborted transactions has no such file. One without any index is a copy of the
+    records alone: a broker would build all of them anew.
+    """
     path = file.beside(names.TRANSACTION_INDEX)
-    entries: list[AbortedTransaction] = []
+    if not path.exists() and not file.beside(names.OFFSET_INDEX).exists():
+        return None
     try:
-        entries = parse_aborted(reporter.read(path) or b"", str(path))
+        return TransactionIndexCheck(path, parse_aborted(reporter.read(path) or b"", str(path)))
     except CorruptLog as error:
-        remedy = REBUILD_TXN_INDEX
+        remedy = REBUILD_INDEXES
         reporter.say("corrupt-txn-index", "error", error.subject, error.why, {}, remedy)
         return None
-    return TransactionIndexCheck(path, entries)

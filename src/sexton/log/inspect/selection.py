@@ -6,13 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sexton.log.inspect.outcomes import UNKNOWN
 from sexton.log.inspect.table import ABORT, COMMIT
 from sexton.log.inspect.transactions import OPEN
 from sexton.records import Columns, Spans
 from sexton.records.tables import Array, HeaderTable, field, last_offsets
 
 PLAIN = -2  # the outcome of what was never in a transaction
-OUTCOMES = {"committed": COMMIT, "aborted": ABORT, "open": OPEN, "plain": PLAIN}
+OUTCOMES = {
+    "committed": COMMIT, "aborted": ABORT, "open": OPEN, "unknown": UNKNOWN, "plain": PLAIN
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

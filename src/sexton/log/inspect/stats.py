@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from sexton.base.findings import Finding
-from sexton.log.inspect.distinct import DistinctKeys, hashes
+from sexton.log.inspect.distinct import DistinctKeys, hashes, sorted_once
 from sexton.log.inspect.paths import PartitionFiles, SegmentFile
-from sexton.log.inspect.reading import Advance, Chunk, Done, Part, Tail, decoded, work_through
-from sexton.log.inspect.reporting import REPLACE, Reporter, at
+from sexton.log.inspect.reading import Advance, Chunk, Done, Part, decoded, work_through
+from sexton.log.inspect.reporting import Reporter
 from sexton.log.inspect.segment_checks import judge_tail
-from sexton.log.inspect.table import BatchTable, controls_in, table_of
-from sexton.log.inspect.transactions import TransactionTracker, pieces_of
+from sexton.log.inspect.table import BatchTable, Damage, TableBuilder
+from sexton.log.inspect.transactions import TransactionTracker
 from sexton.records import BadBatch, Codec, Decoder, tables
 from sexton.records.layout import CODEC_MASK, DELETE_HORIZON, HEADER_BYTES, NO_TIMESTAMP
 from sexton.records.tables import Array
@@ -89,7 +89,8 @@ class LogStats:
     committed: int = 0
     aborted: int = 0
     open_transactions: int = 0
-    last_stable_offset: int | None = None
+    transactions_in_doubt: int = 0  # those that may have ended in a batch that cannot be read
+    last_stable_offset: int | None = None  # None: empty, or something could not be read
     dirty_ratio: float | None = None
     dirty_by: str | None = None  # what the ratio was worked out from
 
@@ -111,46 +112,38 @@ def stats(
     reporter = Reporter(report, skip)
     result = LogStats(partition.name, Totals(), [])
     keys, producers, transactions = DistinctKeys(), set[int](), TransactionTracker()
-    segment = Totals()
+    segment, damage = Totals(), Damage()
     for step in work_through(partition.segments, _count, advance, workers):
         if isinstance(step, Done):
             seen = step.result
             segment.add(seen.totals)
             keys.add(seen.hashes)
             producers.update(seen.producers)
-            if len(seen.table):
-                transactions.add(pieces_of(seen.table))
-            _tell_bad(step.segment, seen, reporter)
+            for position, bad in seen.bad:
+                reporter.bad_batch(step.segment.path, position, bad)
+            damage.carry(seen.table, np.array([position for position, _ in seen.bad], np.int64))
+            for stretch in seen.table.stretches():
+                transactions.add(stretch)
         else:
             file, tail = step
-            _end(partition, file, tail, reporter)
+            active = partition.is_active(file)
+            judge_tail(file, tail, reporter, active=active)
+            damage.pending |= not tail.is_sound and not (active and tail.kind == "torn")
             result.segments.append((file, segment))
             result.totals.add(segment)
             segment = Totals()
+    if damage.pending:
+        transactions.lose_sight()
     reporter.finish()
     result.keys, result.keys_exact = keys.count, keys.is_exact
     result.producers = len(producers)
     result.committed, result.aborted = transactions.committed, transactions.aborted
     result.open_transactions = len(transactions.open)
+    result.transactions_in_doubt = len(transactions.in_doubt)
     if "offset" in result.totals.largest:
-        unstable = transactions.first_unstable
-        end = result.totals.largest["offset"] + 1
-        result.last_stable_offset = end if unstable is None else unstable
+        result.last_stable_offset = transactions.last_stable(result.totals.largest["offset"] + 1)
     result.dirty_ratio, result.dirty_by = _dirty_ratio(partition, result)
     return result
-
-
-def _tell_bad(file: SegmentFile, seen: _Counted, reporter: Reporter) -> None:
-    for position, bad in seen.bad:
-        evidence = {"base_offset": bad.base_offset}
-        reporter.say(
-            "corrupt-batch", "error", at(file.path, position), bad.why, {**evidence}, REPLACE
-        )
-
-
-def _end(partition: PartitionFiles, file: SegmentFile, tail: Tail, reporter: Reporter) -> None:
-    active = file is partition.segments[-1] and not partition.later
-    judge_tail(file, tail, reporter, active=active)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,25 +156,20 @@ class _Counted:
 
 
 def _count(segment: SegmentFile, chunk: Chunk, decoder: Decoder) -> _Counted:
-    totals, controls, key_hashes = Totals(), [], [np.empty(0, np.uint64)]
-    bad, bad_rows = [], []
-    position = chunk.file_position
+    totals, key_hashes = Totals(), [np.empty(0, np.uint64)]
+    builder = TableBuilder(chunk)
     for part in decoded(chunk, decoder, str(segment.path)):
-        controls.append(controls_in(part))
+        builder.add(part)
         key_hashes.append(_count_records(part, totals))
-        for batch in part.bad:
-            row = part.first + batch.index
-            bad.append((int(position[row]), batch))
-            bad_rows.append(row)
-    table = table_of(chunk, controls, np.array(bad_rows, np.int64))
+    table = builder.table()
     _count_batches(table, totals, chunk)
-    unique = np.unique(np.concatenate(key_hashes))
+    unique = sorted_once(np.concatenate(key_hashes))
     producers = np.unique(table.producer[table.producer >= 0]).tolist()
-    return _Counted(totals, table, unique, producers, bad)
+    return _Counted(totals, table, unique, producers, builder.bad)
 
 
 def _count_records(part: Part, totals: Totals) -> Array:
-    """Adds the records of a part to the totals; returns the hashes of their keys, each once."""
+    """Adds the records of a part to the totals; returns the hashes of their keys."""
     columns = part.columns
     _count_compression(part, totals)
     control = columns.is_control
@@ -199,7 +187,7 @@ def _count_records(part: Part, totals: Totals) -> Array:
     totals.note("timestamp", time[data & (time != NO_TIMESTAMP)])
     largest = (sizes[0].astype(np.int64) + sizes[1] + columns.headers.length)[data]
     totals.note("record", largest, least=False)
-    return np.unique(hashes(key.take(has_key)))
+    return hashes(key.take(has_key))
 
 
 def _count_compression(part: Part, totals: Totals) -> None:

@@ -8,12 +8,12 @@ and nothing that depends on what it held may be concluded across that place.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from sexton.log.inspect.reading import Chunk, Part
-from sexton.records.columns import Columns
+from sexton.records import BadBatch, Columns
 from sexton.records.layout import CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from sexton.records.tables import Array, field, sizes
 
@@ -70,9 +70,10 @@ class BatchTable:
             return self
         sound = np.ones(len(self), bool)
         sound[rows] = False
-        damage = _damage_before(sound, self.damage_before)
-        kept = (getattr(self, f.name)[sound] for f in fields(self)[:-1])
-        return BatchTable(*kept, damage)
+        # Of each row that stays: was anything damaged since the one before it?
+        damages = np.cumsum(~sound | self.damage_before)
+        kept = BatchTable(*(getattr(self, f.name)[sound] for f in fields(self)))
+        return replace(kept, damage_before=np.diff(damages[sound], prepend=0) > 0)
 
     def stretches(self) -> Iterator[BatchTable]:
         """Cut before every row that something unreadable stands before."""
@@ -82,15 +83,19 @@ class BatchTable:
                 yield self.rows(start, stop)
 
 
-def _damage_before(sound: Array, damage: Array) -> Array:
-    """For each sound row: was anything damaged since the sound row before it?"""
-    seen = np.cumsum(~sound | damage)
-    return np.diff(seen[sound], prepend=0) > 0
+@dataclass(slots=True)
+class Damage:
+    """Takes note of damage at the end of a table or segment, for the table that comes next."""
 
+    pending: bool = False
 
-def ends_damaged(table: BatchTable, unreadable: Array) -> bool:
-    """Does one of the batches at the positions `unreadable`, in order, come after all rows?"""
-    return bool(len(unreadable) and (not len(table) or unreadable[-1] > table.position[-1]))
+    def carry(self, table: BatchTable, unreadable: Array) -> None:
+        """`unreadable`: the positions, in order, of what could not be read around the rows."""
+        if len(table):
+            table.damage_before[0] |= self.pending
+            self.pending = False
+        after = table.position[-1] if len(table) else -1
+        self.pending |= bool(len(unreadable) and unreadable[-1] > after)
 
 
 def _any_bit(attributes: Array, mask: int) -> Array:
@@ -98,46 +103,52 @@ def _any_bit(attributes: Array, mask: int) -> Array:
     return chosen
 
 
-def table_of(chunk: Chunk, parts: list[tuple[int, Array, Array, Array]], bad: Array) -> BatchTable:
-    """The table of a chunk: `parts` as `controls_in` found them, `bad` the batches to leave out."""
-    headers = chunk.batches.headers
-    marker = np.full(len(headers), NO_MARKER, np.int64)
-    coordinator = np.full(len(headers), -1, np.int64)
-    for first, batch, kind, epoch in parts:
-        marker[first + batch] = kind
-        coordinator[first + batch] = epoch
-    sound = np.ones(len(headers), bool)
-    sound[bad] = False
-    base = field(headers, "base_offset")
-    columns = (
-        chunk.file_position,
-        sizes(headers),
-        base,
-        base + field(headers, "last_offset_delta"),
-        field(headers, "partition_leader_epoch"),
-        field(headers, "attributes"),
-        field(headers, "max_timestamp"),
-        field(headers, "producer_id"),
-        field(headers, "producer_epoch"),
-        field(headers, "base_sequence").astype(np.int64),
-        field(headers, "records_count").astype(np.int64),
-        marker,
-        coordinator,
-    )
-    kept = (column[sound] for column in columns)
-    return BatchTable(*kept, _damage_before(sound, np.zeros(len(sound), bool)))
+class TableBuilder:
+    """Gathers what decoding a chunk, part by part, adds to what its headers say."""
 
+    def __init__(self, chunk: Chunk) -> None:
+        self._chunk = chunk
+        self._marker = np.full(len(chunk.batches), NO_MARKER, np.int64)
+        self._coordinator = np.full(len(chunk.batches), -1, np.int64)
+        self._sound = np.ones(len(chunk.batches), bool)
+        self.bad: list[tuple[int, BadBatch]] = []  # with its position in the file
 
-def controls_in(part: Part) -> tuple[int, Array, Array, Array]:
-    """(the part's first batch, batch, type, coordinator epoch) of the first control record a batch.
+    def add(self, part: Part) -> None:
+        batch, kind, epoch = control_rows(part.columns)
+        self._marker[part.first + batch] = kind
+        self._coordinator[part.first + batch] = epoch
+        for bad in part.bad:
+            row = part.first + bad.index
+            self._sound[row] = False
+            self.bad.append((int(self._chunk.file_position[row]), bad))
 
-    A control record whose key is too short to name a type counts as none.
-    """
-    return part.first, *control_rows(part.columns)
+    def table(self) -> BatchTable:
+        headers, sound = self._chunk.batches.headers, self._sound
+        base = field(headers, "base_offset")
+        columns = (
+            self._chunk.file_position,
+            sizes(headers),
+            base,
+            base + field(headers, "last_offset_delta"),
+            field(headers, "partition_leader_epoch"),
+            field(headers, "attributes"),
+            field(headers, "max_timestamp"),
+            field(headers, "producer_id"),
+            field(headers, "producer_epoch"),
+            field(headers, "base_sequence").astype(np.int64),
+            field(headers, "records_count").astype(np.int64),
+            self._marker,
+            self._coordinator,
+        )
+        damage = np.zeros(len(sound), bool)
+        return BatchTable(*columns, damage).without(np.flatnonzero(~sound))
 
 
 def control_rows(columns: Columns) -> tuple[Array, Array, Array]:
-    """(batch, type, coordinator epoch) for each control batch that has a record."""
+    """(batch, type, coordinator epoch) of the first record of each control batch that has one.
+
+    A control record whose key is too short to name a type counts as none.
+    """
     attributes = field(columns.headers_of_batches, "attributes")
     first_row = columns.first_row[:-1]
     batch = np.flatnonzero((attributes & CONTROL != 0) & (np.diff(columns.first_row) > 0))

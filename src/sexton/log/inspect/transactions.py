@@ -115,20 +115,35 @@ class TransactionTracker:
         self.committed = 0
         self.aborted = 0
         self.in_doubt: set[int] = set()  # producers whose transaction may have ended out of sight
+        self._sound = True  # nothing was out of sight
 
     def lose_sight(self) -> None:
         """Something that cannot be read comes next."""
+        self.doubt()
+        self._sound = False
+
+    def doubt(self) -> None:
+        """What is open may have been ended where nobody can look."""
         self.in_doubt.update(self.open)
         self.open.clear()
 
-    @property
-    def first_unstable(self) -> int | None:
-        """Where the first open transaction begins: the last stable offset, if there is one."""
-        return min((t.first for t in self.open.values()), default=None)
+    def last_stable(self, end: int) -> int | None:
+        """The last stable offset of a log that ends before `end`.
 
-    def add(self, pieces: Pieces) -> list[Transaction]:
-        """The transactions that ended as aborted, or strangely: others are only counted."""
-        ended: list[Transaction] = []
+        None where something could not be read: a transaction may have been opened or ended there.
+        """
+        if not self._sound or self.in_doubt:
+            return None
+        return min((t.first for t in self.open.values()), default=end)
+
+    def add(self, table: BatchTable) -> list[Transaction]:
+        """The next batches, of which the first alone may come after something unreadable.
+
+        Returns transactions that ended as aborted, or strangely: others are only counted.
+        """
+        if len(table) and table.damage_before[0]:
+            self.lose_sight()
+        pieces, ended = pieces_of(table), list[Transaction]()
         # Python only for what may touch an earlier table or is worth a closer look.
         plain = ~pieces.is_first & (pieces.marker != NOWHERE) & (pieces.outcome == COMMIT)
         plain &= (pieces.first != NOWHERE) & (pieces.marker_epoch >= pieces.epoch)

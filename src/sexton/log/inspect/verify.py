@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -25,12 +25,13 @@ import numpy as np
 from sexton.base.findings import Evidence, Finding, Severity
 from sexton.log.inspect.gaps import Gap, GapKeeper
 from sexton.log.inspect.log_checks import LogCheck, break_evidence
+from sexton.log.inspect.offset_order import Bounds, judge_places
 from sexton.log.inspect.paths import PartitionFiles, SegmentFile
 from sexton.log.inspect.reading import Advance, Chunk, Done, Tail, decoded, work_through
 from sexton.log.inspect.reporting import REPLACE, Reporter, at
-from sexton.log.inspect.segment_checks import SegmentCheck, load_txn_index
+from sexton.log.inspect.segment_checks import SegmentCheck, load_transaction_index
 from sexton.log.inspect.sequences import Break
-from sexton.log.inspect.table import BatchTable, controls_in, table_of
+from sexton.log.inspect.table import BatchTable, Damage, TableBuilder
 from sexton.records import BadBatch, Decoder
 from sexton.records.layout import NO_LEADER_EPOCH
 
@@ -51,10 +52,11 @@ class Verdict:
     records: int = 0  # data records: what consumers may see
     first_offset: int | None = None
     next_offset: int | None = None
-    last_stable_offset: int | None = None
+    last_stable_offset: int | None = None  # None: empty, or something could not be read
     committed: int = 0  # transactions
     aborted: int = 0
     open_transactions: int = 0
+    transactions_in_doubt: int = 0  # those that may have ended in a batch that cannot be read
     missing: dict[str, int] = field(default_factory=dict)  # offsets without a record, by reason
     findings: Counter[Severity] = field(default_factory=Counter)
 
@@ -89,17 +91,11 @@ class _Examined:
 
 
 def _examine(segment: SegmentFile, chunk: Chunk, decoder: Decoder) -> _Examined:
-    controls, bad, bad_rows, records = [], [], [], 0
-    position = chunk.file_position
+    builder, records = TableBuilder(chunk), 0
     for part in decoded(chunk, decoder, str(segment.path)):
-        controls.append(controls_in(part))
+        builder.add(part)
         records += len(part.columns) - int(part.columns.is_control.sum())
-        for batch in part.bad:
-            row = part.first + batch.index
-            bad.append((int(position[row]), batch))
-            bad_rows.append(row)
-    table = table_of(chunk, controls, np.array(bad_rows, np.int64))
-    return _Examined(table, records, chunk.end, bad)
+    return _Examined(builder.table(), records, chunk.end, builder.bad)
 
 
 class _PartitionCheck:
@@ -110,33 +106,70 @@ class _PartitionCheck:
         self._reporter = reporter
         self._policy = policy
         self._verdict = Verdict(partition.name)
-        self._txn_indexes = {s.path: load_txn_index(s, reporter) for s in partition.segments}
+        self._transaction_indexes = {
+            s.path: load_transaction_index(s, reporter) for s in partition.segments
+        }
         aborted = [
             (entry.first_offset, entry.last_offset)
-            for index in self._txn_indexes.values()
+            for index in self._transaction_indexes.values()
             for entry in (index.entries if index else [])
         ]
         self._gaps = GapKeeper(_known_compacted(partition, policy), sorted(aborted))
         self._log = LogCheck(partition, self._gaps, reporter)
         self._segment: SegmentCheck | None = None
+        self._damage = Damage()
+        self._held: tuple[SegmentFile, _Examined] | None = None
 
     def add(self, file: SegmentFile, seen: _Examined) -> None:
-        segment, table = self._open(file), seen.table
-        for position, bad in seen.bad:
-            evidence: dict[str, Evidence] = {"base_offset": bad.base_offset}
-            where = at(file.path, position)
-            self._reporter.say("corrupt-batch", "error", where, bad.why, evidence, REPLACE)
-        self._verdict.records += seen.records
-        self._verdict.batches += len(table) + len(seen.bad)
-        if len(table):
-            self._tell_nonsense(file, table)
-            unreadable = np.array([position for position, _ in seen.bad], np.int64)
-            segment.add(table, seen.end, unreadable)
-            self._log.add(file, table, segment.txn_index)
-        self._log.sound &= not seen.bad
+        """The next chunk. It is held back until what follows it is known."""
+        begins = seen.table.base[:2].tolist()  # of two batches, one may be out of place itself
+        self._follow_held(max(begins, default=None))
+        self._held = file, seen
 
-    def _tell_nonsense(self, file: SegmentFile, table: BatchTable) -> None:
-        """Headers that are whole and that no broker writes."""
+    def _follow_held(self, before: int | None) -> None:
+        """`before`: an offset that the batches after the held ones begin with, if there are any."""
+        if self._held is None:
+            return
+        (file, seen), self._held = self._held, None
+        segment = self._open(file)
+        for position, bad in seen.bad:
+            self._reporter.bad_batch(file.path, position, bad)
+        self._verdict.records += seen.records
+        self._verdict.batches += len(seen.table) + len(seen.bad)
+        table, nonsense = self._with_sense(file, seen.table)
+        table, astray = self._in_place(segment, table, before)
+        positions = [*(position for position, _ in seen.bad), *nonsense, *astray]
+        unreadable = np.array(sorted(positions), np.int64)
+        self._damage.carry(table, unreadable)
+        segment.add(table, seen.end, unreadable)
+        if len(table):
+            self._log.add(file, table, segment.transaction_index)
+
+    def _in_place(
+        self, segment: SegmentCheck, table: BatchTable, before: int | None
+    ) -> tuple[BatchTable, list[int]]:
+        """The batches whose offsets can be theirs, and the positions of the others."""
+        file = segment.file
+        bounds = Bounds(file.base_offset, self._next_begins(file), self._log.last_offset, before)
+        placement = judge_places(table, bounds)
+        for astray in [] if segment.misplaced else placement.astray:
+            evidence: dict[str, Evidence] = {"base_offset": int(table.base[astray.row])}
+            where = at(segment.file.path, int(table.position[astray.row]))
+            self._reporter.say(astray.code, "error", where, astray.message, evidence, REPLACE)
+        segment.misplaced |= placement.whole
+        if segment.misplaced:
+            rows = np.arange(len(table))
+        else:
+            rows = np.array([astray.row for astray in placement.astray], np.int64)
+        return table.without(rows), table.position[rows].tolist()
+
+    def _next_begins(self, file: SegmentFile) -> int | None:
+        """The base offset of the segment after this one."""
+        after = self._partition.onwards(file)[1:]
+        return after[0].base_offset if after else None
+
+    def _with_sense(self, file: SegmentFile, table: BatchTable) -> tuple[BatchTable, list[int]]:
+        """Leaves out batches whose headers are whole and that no broker writes."""
         nameless = table.is_control & (table.count > 0) & (table.marker < 0)
         nobody = table.is_transactional & (table.producer < 0)
         no_epoch = table.leader_epoch < NO_LEADER_EPOCH
@@ -149,56 +182,62 @@ class _PartitionCheck:
                 where = at(file.path, int(table.position[row]))
                 evidence: dict[str, Evidence] = {"base_offset": int(table.base[row])}
                 self._reporter.say("corrupt-batch", "error", where, message, evidence, REPLACE)
+        left_out = np.flatnonzero(nameless | nobody | no_epoch)
+        return table.without(left_out), table.position[left_out].tolist()
 
     def _open(self, file: SegmentFile) -> SegmentCheck:
         if self._segment is None:
-            self._segment = SegmentCheck(file, self._txn_indexes[file.path], self._reporter)
+            self._segment = SegmentCheck(file, self._transaction_indexes[file.path], self._reporter)
         return self._segment
 
     def end_segment(self, file: SegmentFile, tail: Tail) -> None:
+        tail = self._with_its_cause(tail)
+        self._follow_held(None)
         segment, log = self._open(file), self._log
         self._segment = None
         self._verdict.segments += 1
         self._verdict.bytes += tail.position + tail.size
-        partition = self._partition
-        active = file is partition.segments[-1] and not partition.later
+        active = self._partition.is_active(file)
         end = None if log.last_offset is None else log.last_offset + 1
-        segment.finish(tail, end, active=active, sound=log.sound)
-        log.sound &= tail.kind in ("end", "preallocated")
-        after = partition.segments[partition.segments.index(file) + 1 :]
-        begins = after[0].base_offset if after else None
-        if begins is not None and end is not None and segment.began and end > begins:
-            self._reporter.say(
-                "offset-past-segment",
-                "error",
-                str(file.path),
-                f"ends with offset {end - 1}, but the next segment begins at {begins}",
-                {"last_offset": end - 1, "next_segment": begins},
-                REPLACE,
-            )
+        segment.finish(tail, end, active=active, damaged=self._damage.pending)
+        self._damage.pending |= not tail.is_sound and not (active and tail.kind == "torn")
+
+    def _with_its_cause(self, tail: Tail) -> Tail:
+        """Where a bad batch ends there is none: then its length is wrong, and that is all."""
+        if self._held is None or tail.kind != "damaged":
+            return tail
+        file, seen = self._held
+        position, bad = seen.bad[-1] if seen.bad else (-1, None)
+        if bad is None or (len(seen.table) and position < seen.table.position[-1]):
+            return tail
+        self._held = file, replace(seen, bad=seen.bad[:-1], end=position)
+        why = f"{bad.why}; and where it says that it ends, no batch begins"
+        return Tail("damaged", position, tail.position + tail.size - position, why)
 
     def finish(self) -> Verdict:
         log, verdict = self._log, self._verdict
+        if self._damage.pending:
+            log.lose_sight()
         log.finish()
         self._judge_gaps()
         verdict.first_offset = log.first_offset
         if log.last_offset is not None:
-            unstable = log.transactions.first_unstable
             verdict.next_offset = log.last_offset + 1
-            verdict.last_stable_offset = verdict.next_offset if unstable is None else unstable
+            verdict.last_stable_offset = log.transactions.last_stable(verdict.next_offset)
         verdict.committed = log.transactions.committed
         verdict.aborted = log.transactions.aborted
         verdict.open_transactions = len(log.transactions.open)
+        verdict.transactions_in_doubt = len(log.transactions.in_doubt)
         verdict.missing = {reason: n for reason, n in self._gaps.offsets.items() if n}
         self._reporter.finish()
         verdict.findings = self._reporter.counts
         return verdict
 
     def _judge_gaps(self) -> None:
-        across = set()
-        for gap, jump in self._gaps.finish(never_compacted=self._policy == "delete"):
-            across.add(jump)
-            self._tell_gap(gap, jump)
+        across: set[Break] = set()
+        for gap, jumps in self._gaps.finish(never_compacted=self._policy == "delete"):
+            across.update(jumps)
+            self._tell_gap(gap, jumps[0] if jumps else None)
         for jump in self._gaps.jumps:
             if jump not in across:
                 message = (
@@ -207,7 +246,14 @@ class _PartitionCheck:
                 )
                 remedy = "compare the records of this producer with those of other replicas"
                 evidence = break_evidence(jump)
-                self._reporter.say("sequence-gap", "warning", jump.where, message, evidence, remedy)
+                severity, message = self._weakened(message)
+                self._reporter.say("sequence-gap", severity, jump.where, message, evidence, remedy)
+
+    def _weakened(self, message: str) -> tuple[Severity, str]:
+        """A batch that cannot be read may hold the trace of compaction that explains it all."""
+        if self._log.sound or self._policy == "delete":
+            return "warning", message
+        return "note", f"{message}; what cannot be read of this log may explain it"
 
     def _tell_gap(self, gap: Gap, jump: Break | None) -> None:
         where = f"{gap.file} at byte {gap.position}"
@@ -229,8 +275,8 @@ class _PartitionCheck:
         remedy = "compare with the other replicas"
         if self._policy == "auto":
             remedy += "; if the topic is compacted this is normal: say --cleanup-policy compact"
-        message = f"{which}: no batch, and nothing in the log says why"
-        self._reporter.say("offset-gap", "warning", where, message, evidence, remedy)
+        severity, message = self._weakened(f"{which}: no batch, and nothing in the log says why")
+        self._reporter.say("offset-gap", severity, where, message, evidence, remedy)
 
 
 def _known_compacted(partition: PartitionFiles, policy: Policy) -> bool:

@@ -1,0 +1,79 @@
+"""One comparison: ours, a peer, what was hoped for, and whether it came true.
+
+A ratio says how many times as fast as the peer we are, per record, so that a peer may run on a
+slice of the same data. By memory it says how many times the peer's memory we take, and less is
+better. A result without a goal is there to be known; a result that loses is printed like the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.measure import By, Measure
+
+
+@dataclass(frozen=True, slots=True)
+class TimesAsFast:
+    """At least so many times as fast as the peer."""
+
+    times: float
+
+    def __str__(self) -> str:
+        return f"≥ {self.times:g}×"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsPerSecond:
+    """At least so many records a second, whatever the peer does."""
+
+    rate: float
+
+    def __str__(self) -> str:
+        return f"≥ {self.rate / 1e6:g} M/s"
+
+
+@dataclass(frozen=True, slots=True)
+class TimesTheMemory:
+    """At most so many times the peer's memory."""
+
+    times: float
+
+    def __str__(self) -> str:
+        return f"≤ {self.times:g}×"
+
+
+Goal = TimesAsFast | RecordsPerSecond | TimesTheMemory
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    benchmark: str
+    case: str  # what is done, to what
+    by: By
+    ours: Measure
+    peer_name: str = ""
+    peer: Measure | None = None
+    goal: Goal | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        if self.peer is None:
+            return None
+        if self.by is By.MEMORY:
+            return self.ours.peak / self.peer.peak
+        return self.ours.rate(self.by) / self.peer.rate(self.by)
+
+    @property
+    def met(self) -> bool | None:
+        """None: there is no goal."""
+        match self.goal:
+            case None:
+                return None
+            case RecordsPerSecond(rate):
+                return self.ours.rate(self.by) >= rate
+            case TimesAsFast(times):
+                assert self.ratio is not None and self.by is not By.MEMORY
+                return self.ratio >= times
+            case TimesTheMemory(times):
+                assert self.ratio is not None and self.by is By.MEMORY
+                return self.ratio <= times

@@ -1,0 +1,150 @@
+"""`sexton log clean`: compaction without a broker, or what it would do."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton.base.errors import ConfigError, SextonError
+from sexton.cli.options import FormatOption
+from sexton.cli.output import Output
+from sexton.cli.writers import Format
+from sexton.report.tables import Column, number
+
+if TYPE_CHECKING:
+    from sexton.log.partition import PartitionLog
+
+EXAMPLES = (
+    ("See what a pass would remove, and why", "sexton log clean --dry-run orders-0"),
+    ("Compact a partition of a stopped broker, as Kafka would", "sexton log clean orders-0"),
+    (
+        "Judge delete horizons by another clock",
+        "sexton log clean --dry-run --now 1767225600000 orders-0",
+    ),
+)
+COLUMNS = (
+    Column("partition"),
+    number("up_to"),
+    number("read_bytes"),
+    number("kept_bytes"),
+    number("superseded"),
+    number("aborted"),
+    number("tombstones"),
+    number("markers"),
+    number("without_key"),
+    number("empty_batches"),
+)
+
+
+def command(
+    paths: Annotated[
+        list[Path], typer.Argument(help="Partition directories, TOPIC-N.", metavar="DIR...")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")
+    ] = False,
+    delete_retention_ms: Annotated[
+        int,
+        typer.Option(
+            "--delete-retention-ms",
+            help="How long a tombstone or marker that becomes removable now still has to stay.",
+            min=0,
+        ),
+    ] = 24 * 60 * 60 * 1000,
+    now: Annotated[
+        int | None,
+        typer.Option("--now", help="The time to judge by, in milliseconds since 1970."),
+    ] = None,
+    set_bytes: Annotated[
+        int,
+        typer.Option(
+            "--dedupe-buffer-bytes", help="Memory for the set of keys; a key takes 10.", min=512
+        ),
+    ] = 128 << 20,
+    format: FormatOption = Format.table,
+) -> None:
+    """Compact logs on disk as Apache Kafka's cleaner does, or say what that would remove.
+
+    The broker must be stopped, unless with --dry-run. Everything in the last segment, and at or
+    after an open transaction, stays as it is; so does what lies above the high watermark, if its
+    checkpoint file is there. Tombstones and markers go when their delete horizon has passed: on a
+    cluster with a replica that is behind, that is how replicas come to disagree.
+    """
+    now_ms = int(time.time() * 1000) if now is None else now
+    with Output("log clean", format) as out:
+        rows = []
+        for path in paths:
+            try:
+                rows.append(_clean(out, path, now_ms, delete_retention_ms, set_bytes, dry_run))
+            except ConfigError:
+                raise
+            except SextonError as error:
+                out.skipped(error)
+        out.rows("partitions", COLUMNS, rows)
+        if dry_run:
+            out.say("nothing was changed")
+
+
+def _clean(
+    out: Output, path: Path, now_ms: int, delete_retention_ms: int, set_bytes: int, dry_run: bool
+) -> tuple[str | int, ...]:
+    from sexton.base.partitions import TopicPartition
+    from sexton.log.cleaner import CleanerOptions, clean
+    from sexton.log.cleaner_rules import Bounds
+
+    directory = path.resolve()
+    if not directory.is_dir():
+        raise ConfigError(str(path), "is not a directory", "name a partition's directory, TOPIC-N")
+    TopicPartition.from_directory(directory.name)
+    log = _opened(out, directory, now_ms, dry_run)
+    end = min(log.last_stable_offset, log.active.base_offset)
+    options = CleanerOptions(delete_retention_ms, set_bytes, secrets.randbits(64), dry_run)
+    tally = clean(log, Bounds.independent(now_ms, end), options).tally
+    if not dry_run:
+        log.close(now_ms)
+    return (
+        directory.name,
+        end,
+        tally.bytes_read,
+        tally.bytes_written,
+        tally.superseded,
+        tally.aborted,
+        tally.tombstones,
+        tally.markers,
+        tally.without_key,
+        tally.empty_batches,
+    )
+
+
+def _opened(out: Output, directory: Path, now_ms: int, dry_run: bool) -> PartitionLog:
+    """The log, its last segment verified; a rehearsal writes to memory only."""
+    from sexton.base.partitions import TopicPartition
+    from sexton.log.checkpoints import parse_offsets
+    from sexton.log.config import LogConfig
+    from sexton.log.disk import RealDisk
+    from sexton.log.names import HIGH_WATERMARKS, LOG
+    from sexton.log.overlay_disk import OverlayDisk
+    from sexton.log.recovery import open_log
+
+    bases = [int(path.stem) for path in directory.glob(f"*{LOG}")]
+    if not bases:
+        raise ConfigError(str(directory), "holds no segments", "name a partition's directory")
+    checkpoint = directory.parent / HIGH_WATERMARKS
+    known = parse_offsets(checkpoint.read_bytes(), str(checkpoint)) if checkpoint.exists() else {}
+    partition = TopicPartition.from_directory(directory.name)
+    disk = OverlayDisk(directory.parent) if dry_run else RealDisk(directory.parent)
+    opened = open_log(
+        disk,
+        directory.name,
+        LogConfig(),
+        now_ms=now_ms,
+        recovery_point=max(bases),
+        high_watermark=known.get(partition, 1 << 62),
+    )
+    for finding in opened.findings:
+        out.finding(finding)
+    return opened.log

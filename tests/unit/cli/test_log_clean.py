@@ -1,0 +1,65 @@
+"""`sexton log clean`, as a person would use it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunSexton
+from tests.kafka_data import kafka_logs
+
+BEFORE = next(log for log in kafka_logs("cleaned-txn.before") if log.version.startswith("4"))
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(BEFORE.directory, tmp_path / "orders-0"))
+
+
+def _bytes(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+
+
+def test_a_dry_run_tells_what_would_go_and_changes_nothing(
+    partition: Path, run_sexton: RunSexton
+) -> None:
+    before = _bytes(partition)
+    result = run_sexton("log", "clean", "--dry-run", str(partition), "--format", "json")
+    assert result.code == 0
+    row = result.json["partitions"][0]
+    assert (row["superseded"], row["aborted"], row["markers"]) == (3, 4, 0)
+    assert row["kept_bytes"] < row["read_bytes"]
+    assert _bytes(partition) == before
+
+
+def test_it_does_what_the_dry_run_said_and_the_log_is_sound(
+    partition: Path, run_sexton: RunSexton
+) -> None:
+    said = run_sexton("log", "clean", "--dry-run", str(partition), "--format", "json").json
+    done = run_sexton("log", "clean", str(partition), "--format", "json").json
+    assert done["partitions"] == said["partitions"]
+    assert run_sexton("log", "verify", str(partition)).code == 0
+    again = run_sexton("log", "clean", "--dry-run", str(partition), "--format", "json").json
+    assert again["partitions"][0]["superseded"] == 0
+
+
+def test_a_damaged_segment_is_left_alone_and_named(partition: Path, run_sexton: RunSexton) -> None:
+    segment = min(partition.glob("*.log"))
+    data = bytearray(segment.read_bytes())
+    data[100] ^= 1
+    segment.write_bytes(data)
+    result = run_sexton("log", "clean", str(partition))
+    assert result.code == 3
+    assert "checksum" in result.stderr
+    assert segment.read_bytes() == data
+
+
+def test_a_path_that_is_no_partition_is_wrong_usage(tmp_path: Path, run_sexton: RunSexton) -> None:
+    assert run_sexton("log", "clean", str(tmp_path / "nowhere-0")).code == 2
+    empty = tmp_path / "empty-0"
+    empty.mkdir()
+    result = run_sexton("log", "clean", str(empty))
+    assert result.code == 2
+    assert "holds no segments" in result.stderr
