@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.sim.small_world import Faults, Limits, planted, search
+from sexton.sim.letters import Faults, planted
+from sexton.sim.search import search
+from sexton.sim.small_world import Limits
 
 # The smallest logs that can diverge, one for each way.
 LOGS = {

@@ -141,9 +141,9 @@ def copy(_context: Any, _to: Any, _source: Any, _size: Any) -> Any:
 
 
 @intrinsic
-def copy16(_context: Any, _to: Any, _source: Any) -> Any:
-    """Copies 16 bytes at once; the caller knows both sides have them."""
-    vector = ir.VectorType(_I64, 2)
+def copy32(_context: Any, _to: Any, _source: Any) -> Any:
+    """Copies 32 bytes at once; the caller knows both sides have them."""
+    vector = ir.VectorType(_I64, 4)
 
     def generate(target: Any, builder: Any, _signature: Any, args: Any) -> Any:
         to, source = (builder.inttoptr(a, vector.as_pointer()) for a in args)

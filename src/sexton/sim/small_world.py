@@ -1,26 +1,16 @@
-"""Every possible history of three replicas and a handful of records.
+"""Three replicas and a handful of records: what can happen to them, and what must be true.
 
 The real `machines.compaction` decides who may forget what; logs, fetching and elections are as
-small as they can be and still be wrong in all the ways that matter. A record is one letter:
-
-    v k   a value      t k   a tombstone      V k p   a value in producer p's transaction
-    C p   COMMIT       A p   ABORT
-
-A search visits every state that some order of these can lead to, up to a number of each: append,
-fetch, leave and rejoin the ISR, clean, register, collect, announce (perhaps late), crash, elect,
-remove and add a replica, put back an old disk. In each state it asks: whoever could lead now, would
-every other replica agree with it once it has caught up, and do both tell the truth?
-
-`Faults` plants one mistake at a time. Each must be found: a search that finds nothing is worth as
-much as what it would have found.
+small as they can be and still be wrong in all the ways that matter (`letters`). Things that can
+happen: append, fetch, leave and rejoin the ISR, clean, register, collect, announce (perhaps late),
+crash, elect, remove and add a replica, put back an old disk. In each state one asks: whoever could
+lead now, would every other replica agree with it once it has caught up, and do both tell the truth?
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
 from sexton.machines.compaction import (
     Accept,
@@ -39,49 +29,10 @@ from sexton.machines.compaction import (
     Tick,
     may_lead,
 )
+from sexton.sim.letters import Faults, Record, cleaned, stable, text_of, view
 
 EVERYTHING = 1 << 30
 NOTHING = Removable()
-
-
-class Record(NamedTuple):
-    offset: int
-    kind: str  # v, t, V, C or A
-    key: str
-    producer: str
-
-
-def script(text: str) -> tuple[Record, ...]:
-    """`v k; t k; v z` as records at offsets 0, 1, 2."""
-    records = []
-    for offset, part in enumerate(text.split(";")):
-        kind, *rest = part.split()
-        key = rest[0] if kind in "vtV" else ""
-        producer = rest[-1] if kind in "VCA" else ""
-        records.append(Record(offset, kind, key, producer))
-    return tuple(records)
-
-
-@dataclass(frozen=True, slots=True)
-class Faults:
-    """One planted mistake each; all off is the protocol as it should be."""
-
-    independent: bool = False  # Apache Kafka: no bounds, no bit cleared, nobody registers
-    minimum_over_isr: bool = False  # MTRO over the ISR only
-    silence_counts_as_done: bool = False  # a replica that never reported is ignored
-    stable_offset_as_mxfo: bool = False  # MXFO is the last stable offset; no bit is cleared
-    kept_reports: bool = False  # a report of an earlier incarnation still counts
-    trusted_disk: bool = False  # nobody checks who registers against MTRO and MXRO
-    uncommitted_supersedes: bool = False  # rule 1 with an uncommitted later record
-    unreplicated_marker_resolves: bool = False  # a marker above the high watermark counts
-    added_replica_is_clean: bool = False  # an empty log claims to be clean up to its end
-    reported_before_sync: bool = False  # MCCO is durable before the cleaned log is
-    markers_without_bound: bool = False  # a marker goes without asking MXRO
-    late_announcements: bool = False  # an announcement of an old term is believed
-    unclean_without_discard: bool = False  # records were lost, and nobody discards
-
-
-NO_FAULTS = Faults()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,56 +105,7 @@ class World:
         return self.replicas[self.leader.node]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    story: list[str]
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class Searched:
-    states: int
-    found: Found | None
-
-
-def search(text: str, limits: Limits, faults: Faults = NO_FAULTS, begin: str = "") -> Searched:
-    """Looks at every reachable state, nearest first; stops at the first that is wrong.
-
-    `begin` names moves to make before the search starts, so that it gets further in the same time.
-    """
-    rules = _Rules(script(text), limits, faults)
-    start = rules.start()
-    for name in filter(None, (part.strip() for part in begin.split(";"))):
-        start = dict(rules.moves(start))[name]
-    seen = {start.key()}
-    waiting: deque[tuple[World, _Path | None]] = deque([(start, None)])
-    while waiting and len(seen) < limits.states:
-        world, path = waiting.popleft()
-        wrong = rules.wrong(world)
-        if wrong is not None:
-            return Searched(len(seen), Found(_story(path), wrong))
-        for name, after in rules.moves(world):
-            key = after.key()
-            if key not in seen:
-                seen.add(key)
-                waiting.append((after, _Path(name, path)))
-    return Searched(len(seen), None)
-
-
-class _Path(NamedTuple):
-    move: str
-    before: _Path | None
-
-
-def _story(path: _Path | None) -> list[str]:
-    moves = []
-    while path is not None:
-        moves.append(path.move)
-        path = path.before
-    return moves[::-1]
-
-
-class _Rules:
+class Rules:
     def __init__(self, records: tuple[Record, ...], limits: Limits, faults: Faults) -> None:
         self.script = records
         self.limits = limits
@@ -235,7 +137,7 @@ class _Rules:
             after.led.end = record.offset + 1
             after.appended += 1
             self._raise_hw(after)
-            yield f"append {_text(record)}", after
+            yield f"append {text_of(record)}", after
         for node in self._others(world):
             replica = world.replicas[node]
             fetches = (
@@ -524,20 +426,11 @@ class _Rules:
         elif replica.up and message.node != world.leader.node:
             replica.machine.handle(message)
 
-    # ── cleaning: DESIGN's rules on letters ──
-
     def _cleanable_end(self, replica: Replica) -> int:
         return min(replica.hw, self._stable(replica))
 
     def _stable(self, replica: Replica) -> int:
-        """The last stable offset of one replica."""
-        bound = replica.end if self.faults.unreplicated_marker_resolves else replica.hw
-        for record in replica.log:
-            if record.kind == "V":
-                marker = _marker_of(record, replica.log)
-                if marker is None or marker.offset >= bound:
-                    return min(replica.hw, record.offset)
-        return replica.hw
+        return stable(replica.log, replica.end, replica.hw, self.faults)
 
     def _clean(self, world: World, node: int) -> bool:
         """One pass; False if it would change nothing."""
@@ -549,7 +442,7 @@ class _Rules:
         if self.faults.independent:
             removable = Removable(EVERYTHING, EVERYTHING)
         before = replica.log
-        replica.log = self._cleaned(before, end, removable)
+        replica.log = cleaned(before, end, removable, self.faults)
         old_progress = world.leader.progress if leads else machine.progress
         if replica.log == before and old_progress.mcco >= end and old_progress.mxfo >= end:
             return False
@@ -563,46 +456,6 @@ class _Rules:
             machine.handle(done)
         return True
 
-    def _cleaned(
-        self, log: tuple[Record, ...], end: int, removable: Removable
-    ) -> tuple[Record, ...]:
-        keeps_bit = self.faults.independent or self.faults.stable_offset_as_mxfo
-        settled: list[Record] = []
-        for record in log:
-            if record.kind == "V" and record.offset < end:
-                marker = _marker_of(record, log)
-                assert marker is not None
-                if marker.kind == "A":
-                    continue
-                if not keeps_bit:
-                    record = record._replace(kind="v")
-            settled.append(record)
-        kept = []
-        for record in settled:
-            later = [
-                r for r in settled
-                if r.offset > record.offset and r.key == record.key and r.kind in "vtV"
-                and (r.offset < end or self.faults.uncommitted_supersedes)
-            ]  # fmt: skip
-            if record.offset >= end:
-                kept.append(record)
-            elif record.kind in "vtV":
-                buried = record.kind == "t" and record.offset < removable.mtro
-                if not later and not buried:
-                    kept.append(record)
-            elif not self._marker_may_go(record, settled, removable):
-                kept.append(record)
-        return tuple(kept)
-
-    def _marker_may_go(self, marker: Record, log: list[Record], removable: Removable) -> bool:
-        needed = any(
-            r.kind == "V" and r.offset < marker.offset and _marker_of(r, tuple(log)) == marker
-            for r in log
-        )
-        if needed:
-            return False
-        return marker.offset < removable.mxro or self.faults.markers_without_bound
-
     # ── what must be true ──
 
     def wrong(self, world: World) -> str | None:
@@ -611,15 +464,15 @@ class _Rules:
             if not self._may_lead(world, node):
                 continue
             leader = world.replicas[node]
-            truth = _view(self.script[: leader.end])
-            told = _view(leader.log)
+            truth = view(self.script[: leader.end])
+            told = view(leader.log)
             if told != truth:
                 return f"{node} tells {told}, the truth is {truth}"
             for other in world.members:
                 if other != node:
                     healed = self._healed(world, node, other)
-                    if _view(healed) != told:
-                        return f"{other} would tell {_view(healed)}, its leader {node} tells {told}"
+                    if view(healed) != told:
+                        return f"{other} would tell {view(healed)}, its leader {node} tells {told}"
         return None
 
     def _healed(self, world: World, node: int, other: int) -> tuple[Record, ...]:
@@ -652,44 +505,3 @@ class _Rules:
             progress = Progress(EVERYTHING, EVERYTHING)
         register = Register(other, leader.term, 1, machine.assignment, machine.began_in, progress)
         return any(isinstance(effect, Discard) for effect in leader.handle(register))
-
-
-def _marker_of(record: Record, log: tuple[Record, ...]) -> Record | None:
-    """The marker that ends the transaction of a record: the next one of its producer, any one."""
-    for other in log:
-        if (
-            other.offset > record.offset
-            and other.kind in "CA"
-            and other.producer == record.producer
-        ):
-            return other
-    return None
-
-
-def _view(log: tuple[Record, ...]) -> tuple[tuple[str, ...], ...]:
-    """What a read_committed consumer makes of a log: live keys, and what is still open."""
-    live: dict[str, int] = {}
-    stuck = []
-    for record in log:
-        if record.kind == "V":
-            marker = _marker_of(record, log)
-            if marker is None:
-                stuck.append(record.producer)
-                continue
-            if marker.kind == "A":
-                continue
-        if record.kind in "vV":
-            live[record.key] = record.offset
-        elif record.kind == "t":
-            live.pop(record.key, None)
-    keys = tuple(f"{key}@{offset}" for key, offset in sorted(live.items()))
-    return keys, tuple(f"{producer} open" for producer in stuck)
-
-
-def _text(record: Record) -> str:
-    return " ".join(word for word in (record.kind, record.key, record.producer) if word)
-
-
-def planted() -> list[str]:
-    """The names of all mistakes that can be planted."""
-    return [f.name for f in fields(Faults)]
