@@ -32,6 +32,7 @@ from sexton.log.epochs import LeaderEpochs
 from sexton.log.indexes import AbortedTransaction
 from sexton.log.names import EPOCHS, SNAPSHOT, parse_segment_file, segment_file
 from sexton.log.producers import Producers
+from sexton.log.replay import rebuild_producers
 from sexton.log.segment import MOST_RELATIVE_OFFSET, Segment, Slice
 from sexton.log.snapshots import pack_snapshot
 from sexton.records.control import ControlRecord, first_control_record
@@ -408,8 +409,6 @@ class PartitionLog:
 
     def _after_truncation(self) -> None:
         # Snapshots beyond the new end tell of batches that are gone.
-        from sexton.log.recovery import rebuild_producers
-
         for name in self.disk.names(self.directory):
             parsed = parse_segment_file(name)
             if parsed and parsed[1] == SNAPSHOT and parsed[0] > self.end_offset:

@@ -26,15 +26,13 @@ from sexton.log.names import (
     DELETED,
     EPOCHS,
     LOG,
-    SNAPSHOT,
     SWAP,
     parse_segment_file,
-    segment_file,
 )
 from sexton.log.partition import PartitionLog
 from sexton.log.producers import Producers
+from sexton.log.replay import load_producers, rebuild_producers, replayed
 from sexton.log.segment import MOST_RELATIVE_OFFSET, Segment
-from sexton.log.snapshots import parse_snapshot
 from sexton.records.control import first_control_record
 from sexton.records.layout import CRC_START
 
@@ -71,7 +69,7 @@ def open_log(
         base = segments[first_suspect].base_offset
         before = epochs.entries
         epochs.cut_end(base)  # the batches themselves will tell again
-        producers = _replayed(_load_producers(disk, directory, base), segments[:first_suspect])
+        producers = replayed(load_producers(disk, directory, base), segments[:first_suspect])
         _recover(segments, first_suspect, producers, epochs, config, findings)
         epochs.remember(before)
     if not segments:
@@ -204,51 +202,6 @@ def _recover_segment(
         return _finding("torn-tail", error.subject, error.why, cut_at=end, bytes_dropped=lost)
     segment.rewrite_indexes()
     return None
-
-
-def rebuild_producers(
-    disk: Disk, directory: str, segments: list[Segment], high_watermark: int
-) -> Producers:
-    """The producer state at the end of the log: a snapshot, and every batch that came after it.
-
-    The snapshot must not be later than the high watermark. A transaction whose marker is above that
-    counts as open, and a snapshot no longer knows where a transaction that has ended began.
-    """
-    at_most = min(high_watermark, segments[-1].end_offset)
-    producers = _replayed(_load_producers(disk, directory, at_most), segments)
-    producers.high_watermark_reached(high_watermark)
-    return producers
-
-
-def _load_producers(disk: Disk, directory: str, at_most: int) -> Producers:
-    offsets = [
-        p[0] for n in disk.names(directory) if (p := parse_segment_file(n)) and p[1] == SNAPSHOT
-    ]
-    for offset in sorted(offsets, reverse=True):
-        path = f"{directory}/{segment_file(offset, SNAPSHOT)}"
-        if offset > at_most:
-            continue
-        try:
-            return Producers.from_snapshot(parse_snapshot(disk.read(path), path), offset)
-        except CorruptLog:
-            disk.remove(path)  # torn by a crash; an earlier one and more replay do as well
-    return Producers()
-
-
-def _replayed(producers: Producers, segments: list[Segment]) -> Producers:
-    for segment in segments:
-        if segment.end_offset <= producers.end_offset:
-            continue
-        found = segment.find(producers.end_offset)
-        for position, header in segment.headers(found[0]) if found else ():
-            marker = None
-            if header.is_control:
-                batch = segment.log.read_at(position, header.size)
-                marker = first_control_record(batch, segment.path(LOG))
-            producers.apply(header, marker)
-    if segments:
-        producers.end_offset = max(producers.end_offset, segments[-1].end_offset)
-    return producers
 
 
 def _load_epochs(disk: Disk, directory: str, findings: list[Finding]) -> LeaderEpochs:

@@ -29,6 +29,7 @@ from sexton.log.names import segment_file as file_name
 from sexton.records.layout import HEADER_BYTES, NO_TIMESTAMP, BatchHeader, read_header
 
 READ_BYTES = 1 << 20  # how much of a segment is read at once while it is walked through
+FIRST_READ_BYTES = 8 << 10  # at first: from an index entry on, one batch is near
 MOST_RELATIVE_OFFSET = (1 << 31) - 1  # indexes hold offsets as int32
 _NO_TIME = TimeEntry(NO_TIMESTAMP, 0)
 
@@ -217,11 +218,12 @@ class Segment:
     def headers(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of each batch from a batch's start on."""
         stop = self.size if end is None else end
-        window, window_start = b"", start
+        window, window_start, want = b"", start, FIRST_READ_BYTES
         position = start
         while position < stop:
             if position + HEADER_BYTES > window_start + len(window):
-                window, window_start = self.log.read_at(position, READ_BYTES), position
+                window, window_start = self.log.read_at(position, want), position
+                want = min(2 * want, READ_BYTES)
             where = f"{self.path(LOG)} at byte {position}"
             header = read_header(window, position - window_start, where)
             yield position, header

@@ -190,9 +190,12 @@ class Leader:
     began_in: Term = -1
     reports: dict[NodeId, _Reported] = field(default_factory=dict)  # of this term only
 
-    def __post_init__(self) -> None:
-        if self.lost_in == self.term:
-            self.began_in = self.term  # its log is what counts from now on
+    def start(self) -> list[LeaderEffect]:
+        """The term begins. If records were lost with it, this log is what counts from now on."""
+        if self.lost_in != self.term:
+            return []
+        self.began_in = self.term
+        return [Persist(self.progress, self.removable, self.began_in)]
 
     def handle(self, event: LeaderEvent) -> list[LeaderEffect]:
         match event:

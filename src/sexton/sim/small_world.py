@@ -297,6 +297,7 @@ class Rules:
             lost_in=world.lost_in,
             began_in=machine.began_in,
         )
+        world.leader.start()
         machine.began_in = world.leader.began_in
         if self.faults.kept_reports:
             world.leader.reports = {n: r for n, r in old_reports.items() if n != node}

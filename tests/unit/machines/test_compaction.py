@@ -1,0 +1,162 @@
+"""The conversation about what may be forgotten, told as text: see testdata/compaction_*.txt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sexton.machines.compaction import (
+    Accept,
+    Announce,
+    Cleaned,
+    Collect,
+    Discard,
+    DiscardLog,
+    Follow,
+    Follower,
+    FollowerEvent,
+    Leader,
+    LeaderEvent,
+    LeaveIsr,
+    MembersChanged,
+    Persist,
+    Progress,
+    Refuse,
+    Register,
+    Report,
+    Tick,
+)
+from tests.datadriven import Case, datadriven, run_file
+
+
+class Story:
+    """Replicas that talk at once, unless the story cuts one off; and what was said."""
+
+    def __init__(self) -> None:
+        self.replicas: dict[int, Follower] = {}
+        self.members: dict[int, int] = {}
+        self.leader: Leader
+        self.cut_off: set[int] = set()
+        self.held: list[Announce] | None = None  # announcements under way, if the story holds them
+        self.said: list[str] = []
+        self.lost_in = -1
+
+    def run(self, case: Case) -> str:
+        self.said = []
+        getattr(self, "do_" + case.command.replace("-", "_"))(case)
+        self.leader.check()
+        return "\n".join([*self.said, *self._table()])
+
+    def _table(self) -> list[str]:
+        rows = []
+        for node, replica in sorted(self.replicas.items()):
+            leads = node == self.leader.node
+            progress = self.leader.progress if leads else replica.progress
+            removable = self.leader.removable if leads else replica.removable
+            away = " away" if node in self.cut_off else ""
+            rows.append(
+                f"{node}{'*' if leads else ' '} MCCO {progress.mcco} MXFO {progress.mxfo}"
+                f"  MTRO {removable.mtro} MXRO {removable.mxro}{away}"
+            )
+        return rows
+
+    # ── what a story can say ──
+
+    def do_replicas(self, case: Case) -> None:
+        self.members = {int(word): 0 for word in case.words}
+        self.replicas = {node: Follower(node, assignment=0) for node in self.members}
+        self._lead(min(self.members), term=0)
+
+    def do_cleaned(self, case: Case) -> None:
+        node = int(case.words[0])
+        done = Cleaned(Progress(case.number("mcco", 0), case.number("mxfo", 0)))
+        if node == self.leader.node:
+            self._leader(done)
+        else:
+            self.replicas[node].handle(done)
+
+    def do_collect(self, _case: Case) -> None:
+        self._leader(Tick())
+
+    def do_away(self, case: Case) -> None:
+        self.cut_off.update(map(int, case.words))
+
+    def do_back(self, case: Case) -> None:
+        for node in map(int, case.words):
+            self.cut_off.discard(node)
+            self._hear(node)
+
+    def do_elect(self, case: Case) -> None:
+        node = int(case.words[0])
+        if "uncleanly" in case.words:
+            self.lost_in = self.leader.term + 1
+        old = self.replicas[self.leader.node]
+        old.progress, old.removable = self.leader.progress, self.leader.removable
+        old.began_in = self.leader.began_in
+        self._lead(node, self.leader.term + 1)
+
+    def do_members(self, case: Case) -> None:
+        wanted = [int(word) for word in case.words]
+        fresh = [node for node in wanted if node not in self.members]
+        for node in fresh:
+            self.replicas.setdefault(node, Follower(node))
+        self.members = {node: self.members.get(node, len(self.said) + 1) for node in wanted}
+        for node in set(self.replicas) - set(wanted):
+            del self.replicas[node]
+        self._leader(MembersChanged(dict(self.members)))
+        for node in fresh:
+            self._hear(node)
+
+    def do_old_disk(self, case: Case) -> None:
+        replica = self.replicas[int(case.words[0])]
+        replica.progress = Progress(case.number("mcco"), case.number("mxfo", 0))
+
+    def do_hold(self, _case: Case) -> None:
+        self.held = []
+
+    def do_release(self, _case: Case) -> None:
+        held, self.held = self.held or [], None
+        for message in held:
+            self._tell(message.node, message)
+
+    # ── how it is carried out ──
+
+    def _lead(self, node: int, term: int) -> None:
+        chosen = self.replicas[node]
+        self.leader = Leader(
+            node, term, dict(self.members), chosen.progress, chosen.removable, self.lost_in,
+            chosen.began_in,
+        )  # fmt: skip
+        self.leader.start()
+        for other in self.members:
+            if other != node and other not in self.cut_off:
+                self._hear(other)
+
+    def _hear(self, node: int) -> None:
+        follow = Follow(self.leader.term, self.leader.node, self.members[node])
+        self._tell(node, follow)
+
+    def _tell(self, node: int, event: FollowerEvent) -> None:
+        if node in self.cut_off or node not in self.replicas or node == self.leader.node:
+            return
+        for effect in self.replicas[node].handle(event):
+            if isinstance(effect, Register | Report):
+                self._leader(effect)
+            elif isinstance(effect, DiscardLog):
+                self.said.append(f"{node} discards its log")
+
+    def _leader(self, event: LeaderEvent) -> None:
+        for effect in self.leader.handle(event):
+            match effect:
+                case Announce() if self.held is not None:
+                    self.held.append(effect)
+                case Announce() | Accept() | Discard() | Refuse() | Collect():
+                    self._tell(effect.node, effect)
+                case LeaveIsr(node):
+                    self.said.append(f"{node} leaves the ISR")
+                case Persist():
+                    pass
+
+
+@datadriven(__file__, "testdata/compaction_*.txt")
+def test_compaction(path: Path) -> None:
+    run_file(path, Story().run)
