@@ -33,13 +33,21 @@ from sexton.records.control import ControlRecord, first_control_record
 from sexton.records.decoder import Batches, first_bad_crc, scan
 from sexton.records.encoder import compressed
 from sexton.records.kernels import GUARD
-from sexton.records.layout import CODEC_MASK, CONTROL, HEADER_BYTES, MIN_RECORD_BYTES, headers_in
+from sexton.records.layout import (
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    MIN_RECORD_BYTES,
+    BatchHeader,
+    headers_in,
+)
 from sexton.records.native import address
 from sexton.records.tables import Array, last_offsets
 from sexton.records.tables import field as column
 
 CHUNK_BYTES = 4 << 20  # read, judged and written at once: small enough to stay in the cache
-FIRST_SLOTS = 1 << 20
+FIRST_SLOTS = 1 << 21  # 16 MiB: room for 1.6 million keys before a pass has to start over
 MOST_FULL = 0.8  # of the set's slots: 10 bytes a key when it is as full as it gets
 SET_BYTES = 128 << 20  # Kafka's log.cleaner.dedupe.buffer.size
 
@@ -105,9 +113,11 @@ def clean(log: PartitionLog, bounds: Bounds, options: CleanerOptions) -> Cleaned
 def _waiting(output: _Output, bounds: Bounds) -> Waiting:
     waiting = Waiting()
     for part in (part for parts in output.parts for part in reversed(parts)):
-        for _position, header in headers_in(part, "a cleaned segment"):
-            if header.base_offset >= bounds.end:
-                continue
+        table = scan(part).headers
+        marked = column(table, "attributes") & (CONTROL | DELETE_HORIZON) != 0
+        marked |= column(table, "records_count") == 0
+        for row in table[marked & (column(table, "base_offset") < bounds.end)]:
+            header = BatchHeader.unpack(row.tobytes())
             if header.records_count == 0:
                 waiting.empty.append((header.producer_id, header.last_offset))
             elif header.is_control:

@@ -25,6 +25,9 @@ MOST_INFLATED_BYTES = 256 << 20
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, lowest compatible version
 _XERIAL_BLOCK = 32 << 10
+_LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"  # independent blocks of 64 KiB, no checksums, no size
+_LZ4_BLOCK = 64 << 10
+_LZ4_PLAIN = 1 << 31  # of a block's size: it is stored as it is
 _GZIP = 16 + zlib.MAX_WBITS
 # How much is given to a reader at once. After each member of a gzip stream zlib hands back what it
 # was given too much, so a large step would make a stream of many small members quadratic. zstd
@@ -100,6 +103,39 @@ def _read_members(
 
 
 def _read_lz4(data: bytes | memoryview, most: int) -> bytes:
+    if data[: len(_LZ4_HEADER)] == _LZ4_HEADER:
+        return _read_lz4_blocks(data, most)
+    return _read_lz4_frame(data, most)
+
+
+def _read_lz4_blocks(data: bytes | memoryview, most: int) -> bytes:
+    """A frame as Java writes it, block by block: twice as fast as setting up a frame reader."""
+    import lz4.block
+
+    parts: list[bytes | memoryview] = []
+    room = most
+    place = len(_LZ4_HEADER)
+    while True:
+        if place + 4 > len(data):
+            raise ValueError("it ends in the middle")
+        size = int.from_bytes(data[place : place + 4], "little")
+        place += 4
+        if size == 0:
+            return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+        plain, size = size & _LZ4_PLAIN, size & ~_LZ4_PLAIN
+        if size > _LZ4_BLOCK or place + size > len(data):
+            raise ValueError(f"a block claims {size} bytes, {len(data) - place} are left")
+        part = data[place : place + size]
+        if not plain:
+            part = lz4.block.decompress(part, uncompressed_size=_LZ4_BLOCK)
+        room -= len(part)
+        if room < 0:
+            raise _TooLarge
+        parts.append(part)
+        place += size
+
+
+def _read_lz4_frame(data: bytes | memoryview, most: int) -> bytes:
     import lz4.frame
 
     reader = lz4.frame.LZ4FrameDecompressor()

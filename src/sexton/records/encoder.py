@@ -127,7 +127,10 @@ class Encoder:
             length = np.ascontiguousarray(column.length, np.int32)
             held += [data, position, length]
             spans += [address(data), len(data), address(position), address(length)]
-            room += kernels.total(address(length), len(length))
+            total = kernels.total(address(length), len(length))
+            if len(data) <= 1 and total > len(length) * len(data):
+                raise ValueError("keys, values or headers end outside their buffer")
+            room += total
         if len(self._out) < room:
             self._out = np.empty(room, np.uint8)
         sizes = np.empty(len(table), np.int64)

@@ -437,8 +437,11 @@ def encode(
             )
             value = np.int64(load_i32(value_at + 4 * row))
             value_size = np.int64(load_i32(value_len + 4 * row))
-            head = np.int64(load_i32(head_at + 4 * row))
-            head_size = np.int64(load_i32(head_len + 4 * row))
+            head = np.int64(0)
+            head_size = np.int64(0)
+            if heads_size > 1:  # one byte is room for "none" only
+                head = np.int64(load_i32(head_at + 4 * row))
+                head_size = np.int64(load_i32(head_len + 4 * row))
             if (
                 _outside(key, key_size, keys_size)
                 or _outside(value, value_size, values_size)
