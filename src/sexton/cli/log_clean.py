@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import secrets
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,13 +96,44 @@ def _clean(
     out: Output, path: Path, now_ms: int, delete_retention_ms: int, set_bytes: int, dry_run: bool
 ) -> tuple[str | int, ...]:
     from sexton.base.partitions import TopicPartition
-    from sexton.log.cleaner import CleanerOptions, clean
-    from sexton.log.cleaner_rules import Bounds
 
     directory = path.resolve()
     if not directory.is_dir():
         raise ConfigError(str(path), "is not a directory", "name a partition's directory, TOPIC-N")
     TopicPartition.from_directory(directory.name)
+    if not dry_run:
+        with _broker_kept_out(directory.parent):
+            return _passed(out, directory, now_ms, delete_retention_ms, set_bytes, dry_run)
+    return _passed(out, directory, now_ms, delete_retention_ms, set_bytes, dry_run)
+
+
+@contextlib.contextmanager
+def _broker_kept_out(data_directory: Path) -> Iterator[None]:
+    """Holds the lock that a broker takes on its data directory; refuses if a broker has it."""
+    lock = data_directory / ".lock"
+    if not lock.exists():
+        yield  # no broker has ever run here
+        return
+    with lock.open("r+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            why = "is in use by a running broker"
+            raise ConfigError(str(data_directory), why, "stop it first, or use --dry-run") from None
+        yield
+
+
+def _passed(
+    out: Output,
+    directory: Path,
+    now_ms: int,
+    delete_retention_ms: int,
+    set_bytes: int,
+    dry_run: bool,
+) -> tuple[str | int, ...]:
+    from sexton.log.cleaner import CleanerOptions, clean
+    from sexton.log.cleaner_rules import Bounds
+
     log = _opened(out, directory, now_ms, dry_run)
     end = min(log.last_stable_offset, log.active.base_offset)
     options = CleanerOptions(delete_retention_ms, set_bytes, secrets.randbits(64), dry_run)

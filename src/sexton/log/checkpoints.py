@@ -72,6 +72,8 @@ def _pack(lines: Iterable[str]) -> bytes:
 
 
 def _lines(data: bytes, where: str) -> list[str]:
+    if not data:
+        return []  # Kafka makes the file before it has anything to write
     lines = data.decode("utf-8", "replace").split("\n")
     if len(lines) < 2 or lines[0] != "0":
         raise CorruptLog(where, f"is not a checkpoint of version 0 (it begins {lines[0][:20]!r})")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,3 +65,26 @@ def test_a_path_that_is_no_partition_is_wrong_usage(tmp_path: Path, run_sexton: 
     result = run_sexton("log", "clean", str(empty))
     assert result.code == 2
     assert "holds no segments" in result.stderr
+
+
+def test_a_directory_that_a_broker_holds_is_refused(partition: Path, run_sexton: RunSexton) -> None:
+    lock = partition.parent / ".lock"
+    lock.touch()
+    before = _bytes(partition)
+    hold = (
+        "import fcntl, sys; file = open(sys.argv[1], 'r+b'); fcntl.lockf(file, fcntl.LOCK_EX);"
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as broker:
+        assert broker.stdout is not None
+        assert broker.stdout.readline() == b"held\n"
+        refused = run_sexton("log", "clean", str(partition))
+        rehearsed = run_sexton("log", "clean", "--dry-run", str(partition))
+        broker.communicate()
+    assert refused.code == 2
+    assert "running broker" in refused.stderr
+    assert rehearsed.code == 0
+    assert _bytes(partition) == before
+    assert run_sexton("log", "clean", str(partition)).code == 0

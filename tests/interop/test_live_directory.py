@@ -1,0 +1,41 @@
+"""Inspecting the data directory of a running Apache Kafka: no false alarm, nothing changed."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Producer
+
+from sexton.testing.apache_kafka import ApacheKafka
+from sexton.testing.waiting import until
+from tests.conftest import RunSexton
+
+pytestmark = pytest.mark.kafka
+
+
+def test_a_running_brokers_directory_is_sound(kafka4: ApacheKafka, run_sexton: RunSexton) -> None:
+    kafka4.admin.create_topic("live", 2)
+    producer = Producer(
+        {"bootstrap.servers": kafka4.bootstrap, "transactional.id": "live", "linger.ms": 0}
+    )
+    producer.init_transactions()
+    for ending in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        for number in range(200):
+            producer.produce("live", key=str(number), value=b"x" * 100)
+        producer.flush()
+        ending()
+    directory = str(kafka4.data_directory(1))
+    until(lambda: ended(run_sexton, directory), "the markers of both transactions")
+    verified = run_sexton("log", "verify", directory, "--format", "json")
+    assert verified.json["findings"] == []
+    assert verified.code == 0
+    found = {row["partition"]: row["records"] for row in verified.json["partitions"]}
+    assert found["live-0"] + found["live-1"] == 400
+
+
+def ended(run_sexton: RunSexton, directory: str) -> bool:
+    """Both transactions have their markers: a coordinator writes them after it has answered."""
+    counted = run_sexton("log", "stats", directory, "--format", "json")
+    assert counted.code == 0
+    live = [row for row in counted.json["partitions"] if row["partition"].startswith("live-")]
+    return [(row["committed"], row["aborted"]) for row in live] == [(1, 1)] * 2
