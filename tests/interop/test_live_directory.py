@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from confluent_kafka import Producer
 
-from sexton.testing.apache_kafka import ApacheKafka
+from sexton.testing.apache_kafka import ApacheKafka, KafkaConfig
+from sexton.testing.kafka_jars import KAFKA_4
 from sexton.testing.waiting import until
 from tests.conftest import RunSexton
 
 pytestmark = pytest.mark.kafka
 
 
-def test_a_running_brokers_directory_is_sound(kafka4: ApacheKafka, run_sexton: RunSexton) -> None:
-    kafka4.admin.create_topic("live", 2)
+@pytest.fixture
+def kafka() -> Iterator[ApacheKafka]:
+    """A cluster of its own: what other tests delete meanwhile would be noted, rightly."""
+    with ApacheKafka(KafkaConfig(KAFKA_4)) as cluster:
+        yield cluster
+
+
+def test_a_running_brokers_directory_is_sound(kafka: ApacheKafka, run_sexton: RunSexton) -> None:
+    kafka.admin.create_topic("live", 2)
     producer = Producer(
-        {"bootstrap.servers": kafka4.bootstrap, "transactional.id": "live", "linger.ms": 0}
+        {"bootstrap.servers": kafka.bootstrap, "transactional.id": "live", "linger.ms": 0}
     )
     producer.init_transactions()
     for ending in (producer.commit_transaction, producer.abort_transaction):
@@ -24,7 +34,7 @@ def test_a_running_brokers_directory_is_sound(kafka4: ApacheKafka, run_sexton: R
             producer.produce("live", key=str(number), value=b"x" * 100)
         producer.flush()
         ending()
-    directory = str(kafka4.data_directory(1))
+    directory = str(kafka.data_directory(1))
     until(lambda: ended(run_sexton, directory), "the markers of both transactions")
     verified = run_sexton("log", "verify", directory, "--format", "json")
     assert verified.json["findings"] == []
