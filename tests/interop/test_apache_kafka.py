@@ -70,7 +70,7 @@ def test_leadership_goes_where_it_is_told(three: ApacheKafka) -> None:
 def test_a_partition_moves_to_other_replicas(three: ApacheKafka) -> None:
     three.admin.create_topic("moved", [[1, 2]])
     three.admin.reassign(TopicPartition("moved", 0), [3, 1])
-    until((three.data_directory(3) / "moved-0").is_dir, "the moved partition on node 3")
+    assert until((three.data_directory(3) / "moved-0").is_dir, "the moved partition on node 3")
 
 
 def test_a_paused_node_is_fenced_until_it_is_resumed(three: ApacheKafka) -> None:

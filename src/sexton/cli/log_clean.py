@@ -101,10 +101,9 @@ def _clean(
     if not directory.is_dir():
         raise ConfigError(str(path), "is not a directory", "name a partition's directory, TOPIC-N")
     TopicPartition.from_directory(directory.name)
-    if not dry_run:
-        with _broker_kept_out(directory.parent):
-            return _passed(out, directory, now_ms, delete_retention_ms, set_bytes, dry_run)
-    return _passed(out, directory, now_ms, delete_retention_ms, set_bytes, dry_run)
+    alone = contextlib.nullcontext() if dry_run else _broker_kept_out(directory.parent)
+    with alone:
+        return _passed(out, directory, now_ms, delete_retention_ms, set_bytes, dry_run)
 
 
 @contextlib.contextmanager

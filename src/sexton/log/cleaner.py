@@ -143,9 +143,7 @@ class _Chunk:
 class _Plan:
     segments: list[Segment]
     chunks: list[_Chunk]
-    aborted: list[
-        list[AbortedTransaction]
-    ]  # for each segment, the entries that its cleaned index keeps
+    aborted: list[list[AbortedTransaction]]  # what each segment's cleaned index keeps
     records: int
 
 
@@ -200,9 +198,9 @@ def _in_order(batches: Batches, reached: int, end: int, where: str) -> int:
 
 
 def _control_records(segment: Segment, batches: Batches) -> Iterator[ControlRecord | None]:
-    control = column(batches.headers, "attributes") & CONTROL
-    for index in np.flatnonzero(control).tolist():
-        position, size = int(batches.position[index]), int(batches.size[index])
+    control = np.flatnonzero(column(batches.headers, "attributes") & CONTROL)
+    positions, sizes = batches.position[control], batches.size[control]
+    for position, size in zip(positions.tolist(), sizes.tolist(), strict=True):
         batch = batches.data[position : position + size].tobytes()
         yield first_control_record(batch, f"{segment.path(LOG)} near byte {position}")
 

@@ -131,9 +131,10 @@ class RealDisk:
 
 
 class RealFile:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._descriptor = -1
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        mode = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
+        self._descriptor = os.open(path, mode | os.O_CLOEXEC, 0o644)
         self._size = os.fstat(self._descriptor).st_size
 
     @property

@@ -6,12 +6,10 @@ directory underneath, which is opened for reading and never changed.
 
 from __future__ import annotations
 
-import mmap
-import os
 from pathlib import Path
 
 from sexton.base.errors import ConfigError
-from sexton.log.disk import File
+from sexton.log.disk import File, RealFile
 from sexton.log.memory_disk import MemoryDisk
 
 
@@ -38,7 +36,7 @@ class OverlayDisk:
 
     def open(self, path: str) -> File:
         if not self._above.exists(path) and self._is_below(path):
-            return _ReadOnlyFile(self, path)
+            return _LiftedOnWrite(self, path)
         return self._above.open(path)
 
     def read(self, path: str) -> bytes:
@@ -70,31 +68,24 @@ class OverlayDisk:
         return path not in self._hidden and (self.root / path).exists()
 
 
-class _ReadOnlyFile:
+class _LiftedOnWrite:
     """A file of the directory underneath, until somebody changes it."""
 
     def __init__(self, disk: OverlayDisk, path: str) -> None:
         self._disk = disk
         self._path = path
-        self._descriptor = os.open(disk.root / path, os.O_RDONLY | os.O_CLOEXEC)
-        self._size = os.fstat(self._descriptor).st_size
-        self._lifted: File | None = None
+        self._lifted = False
+        self._file: File = RealFile(disk.root / path, read_only=True)
 
     @property
     def size(self) -> int:
-        return self._lifted.size if self._lifted else self._size
+        return self._file.size
 
     def read_at(self, position: int, size: int) -> bytes:
-        if self._lifted:
-            return self._lifted.read_at(position, size)
-        return os.pread(self._descriptor, size, position)
+        return self._file.read_at(position, size)
 
     def map(self) -> memoryview:
-        if self._lifted:
-            return self._lifted.map()
-        if self._size == 0:
-            return memoryview(b"")
-        return memoryview(mmap.mmap(self._descriptor, self._size, access=mmap.ACCESS_READ))
+        return self._file.map()
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
         self._lift().append(data)
@@ -103,20 +94,15 @@ class _ReadOnlyFile:
         self._lift().truncate(size)
 
     def _lift(self) -> File:
-        if self._lifted is None:
-            self._lifted = self._disk.lift(self._path)
-        return self._lifted
+        if not self._lifted:
+            self._file, self._lifted = self._disk.lift(self._path), True
+        return self._file
 
     def sync(self) -> None:
         """Nothing here has to last."""
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def __del__(self) -> None:
-        self.close()
+        self._file.close()
 
     def fileno(self) -> int | None:
-        return None if self._lifted else self._descriptor
+        return self._file.fileno()
