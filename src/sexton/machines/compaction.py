@@ -13,7 +13,9 @@ the leader works out two for the group; all four are exclusive upper bounds:
     follower ──Register──▶ leader       before its first fetch, in every term and every session
     follower ◀──Collect─── leader       every now and then: how far are you? (with MTRO and MXRO)
     follower ──Report────▶ leader
-    follower ◀──Announce── leader       when the minima have moved
+                           leader ──Propose──▶ controller      when the minima have moved
+                           leader ◀──Agreed─── controller      it has written them down
+    follower ◀──Announce── leader
 
 Why it is safe. Below MTRO every replica's log has at most the tombstone itself left of a deleted
 key, so none can serve the value after the tombstone is gone. A replica that copies from the leader
@@ -25,6 +27,8 @@ behind what the group relied on, and each rule closes one way in which it could:
     * Who registers below MTRO or MXRO has an older disk than it once reported: it starts empty.
     * An empty log begins with the leader's MTRO and MXRO, for what it copies is that clean.
     * An announcement counts in its own term only; MTRO and MXRO never move back.
+    * The controller knows of new minima before anybody acts on them: it must not elect a replica
+      that is below (`may_lead`).
     * A follower's own offsets rise by its own cleaning only, never by an announcement.
     * After committed records were lost, everybody else discards and copies anew, also who comes
       back terms later: the controller remembers the term.
@@ -101,11 +105,18 @@ class Cleaned:
 
 
 @dataclass(frozen=True, slots=True)
+class Agreed:
+    """The controller has these minima, durably."""
+
+    removable: Removable
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time to ask everyone again."""
 
 
-LeaderEvent = Register | Report | MembersChanged | Cleaned | Tick
+LeaderEvent = Register | Report | MembersChanged | Cleaned | Agreed | Tick
 
 
 # ── what it does ──
@@ -121,11 +132,12 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Your log is not what the group relied on: start empty, with these as your own offsets."""
+    """Your log is not what the group relied on: start empty, with this as your own progress."""
 
     node: NodeId
     term: Term
     session: Session
+    progress: Progress
     removable: Removable
 
 
@@ -153,6 +165,13 @@ class Announce:
 
 
 @dataclass(frozen=True, slots=True)
+class Propose:
+    """Ask the controller to write these minima down; `Agreed` is its answer."""
+
+    removable: Removable
+
+
+@dataclass(frozen=True, slots=True)
 class Persist:
     """Keep this durably before anything that follows is done."""
 
@@ -168,7 +187,7 @@ class LeaveIsr:
     node: NodeId
 
 
-LeaderEffect = Accept | Discard | Refuse | Collect | Announce | Persist | LeaveIsr
+LeaderEffect = Accept | Discard | Refuse | Collect | Announce | Propose | Persist | LeaveIsr
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +208,11 @@ class Leader:
     lost_in: Term = -1  # the last term that began with the loss of committed records
     began_in: Term = -1
     reports: dict[NodeId, _Reported] = field(default_factory=dict)  # of this term only
+    proposed: Removable = Removable()  # at least `removable`; nobody may fall below it any more
+    heard: dict[NodeId, Session] = field(default_factory=dict)  # the latest session of each member
+
+    def __post_init__(self) -> None:
+        self.proposed = self.proposed.raised_to(self.removable)
 
     def start(self) -> list[LeaderEffect]:
         """The term begins. If records were lost with it, this log is what counts from now on."""
@@ -219,44 +243,70 @@ class Leader:
                 self.progress = _further(self.progress, progress)
                 persist = Persist(self.progress, self.removable, self.began_in)
                 return [persist, *self._advance()]
+            case Agreed(removable):
+                return self._agreed(removable)
             case Tick():
-                return [
-                    Collect(node, self.term, report.session, self.removable)
-                    for node, report in sorted(self.reports.items())
-                ]
+                return self._ask_everyone()
             case _:
                 assert_never(event)
 
     def _register(self, event: Register) -> list[LeaderEffect]:
-        if event.term != self.term or event.node not in self.members:
-            return [Refuse(event.node, event.session)]
-        self.reports.pop(event.node, None)  # whatever it said before is about another session
-        stale = event.assignment != self.members[event.node] or event.began_in < self.lost_in
-        if stale or not event.progress.covers(self.removable):
-            discard = Discard(event.node, self.term, event.session, self.removable)
-            return [LeaveIsr(event.node), discard]
-        self.reports[event.node] = _Reported(event.session, event.progress)
-        accept = Accept(event.node, self.term, event.session, self.removable)
-        return [accept, *self._advance()]
+        node, session = event.node, event.session
+        if event.term != self.term or node not in self.members:
+            return [Refuse(node, session)]
+        known = self.reports.get(node)
+        if known is not None and known.session == session:
+            return [Accept(node, self.term, session, self.removable)]  # the call came twice
+        if session <= self.heard.get(node, -1):
+            return [Refuse(node, session)]  # late: its log may have been discarded since
+        self.heard[node] = session
+        self.reports.pop(node, None)  # whatever it said before is about another session
+        stale = event.assignment != self.members[node] or event.began_in < self.lost_in
+        if stale or not event.progress.covers(self.proposed):
+            # What it will copy is as clean as this log, which is clean up to what was proposed.
+            inherited = Progress(self.proposed.mtro, self.proposed.mxro)
+            discard = Discard(node, self.term, session, inherited, self.removable)
+            return [LeaveIsr(node), discard]
+        self.reports[node] = _Reported(session, event.progress)
+        return [Accept(node, self.term, session, self.removable), *self._advance()]
 
     def _advance(self) -> list[LeaderEffect]:
-        """Moves the minima if every assigned replica has reported in this term."""
-        others = [node for node in self.members if node != self.node]
-        if any(node not in self.reports for node in others):
+        """Proposes higher minima if every assigned replica has reported in this term."""
+        if any(node not in self.reports for node in self._others()):
             return []
-        known = [self.progress, *(self.reports[node].progress for node in others)]
+        known = [self.progress, *(self.reports[node].progress for node in self._others())]
         lowest = Removable(min(p.mcco for p in known), min(p.mxfo for p in known))
-        raised = self.removable.raised_to(lowest)
+        raised = self.proposed.raised_to(lowest)
+        if raised == self.proposed:
+            return []
+        self.proposed = raised
+        return [Propose(raised)]
+
+    def _agreed(self, removable: Removable) -> list[LeaderEffect]:
+        raised = self.removable.raised_to(removable)
         if raised == self.removable:
             return []
         self.removable = raised
-        announced = [Announce(node, self.term, raised) for node in sorted(others)]
+        announced = [Announce(node, self.term, raised) for node in self._others()]
         return [Persist(self.progress, raised, self.began_in), *announced]
 
+    def _ask_everyone(self) -> list[LeaderEffect]:
+        collect: list[LeaderEffect] = [
+            Collect(node, self.term, report.session, self.removable)
+            for node, report in sorted(self.reports.items())
+        ]
+        if self.proposed != self.removable:
+            collect.append(Propose(self.proposed))  # the last proposal may have got lost
+        return collect
+
+    def _others(self) -> list[NodeId]:
+        return sorted(node for node in self.members if node != self.node)
+
     def check(self) -> None:
-        assert self.progress.covers(self.removable)
+        assert self.progress.covers(self.proposed)
+        assert self.proposed.raised_to(self.removable) == self.proposed
         for report in self.reports.values():
-            assert report.progress.covers(self.removable)
+            assert report.progress.covers(self.proposed)
 
 
 # ── the follower ──
@@ -316,8 +366,8 @@ class Follower:
             case Accept(_, term, session, removable) if self._current(term, session):
                 self.accepted = True
                 return [*self._learn(removable), Fetch(self.leader)]
-            case Discard(_, term, session, removable) if self._current(term, session):
-                self.progress = Progress(removable.mtro, removable.mxro)
+            case Discard(_, term, session, progress, removable) if self._current(term, session):
+                self.progress = progress
                 self.removable = self.removable.raised_to(removable)
                 self.began_in = term
                 return [DiscardLog(), self._persist(), self._register()]

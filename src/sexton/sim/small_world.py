@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from sexton.machines.compaction import (
     Accept,
+    Agreed,
     Announce,
     Cleaned,
     Collect,
@@ -23,6 +24,7 @@ from sexton.machines.compaction import (
     Leader,
     MembersChanged,
     Progress,
+    Propose,
     Register,
     Removable,
     Report,
@@ -85,7 +87,10 @@ class World:
 
     def copy(self) -> World:
         leader = replace(
-            self.leader, members=dict(self.leader.members), reports=dict(self.leader.reports)
+            self.leader,
+            members=dict(self.leader.members),
+            reports=dict(self.leader.reports),
+            heard=dict(self.leader.heard),
         )
         replicas = {node: replica.copy() for node, replica in self.replicas.items()}
         return replace(self, replicas=replicas, leader=leader, members=dict(self.members))
@@ -394,6 +399,9 @@ class Rules:
                         self._follow_up(world, world.leader.handle(effect))
 
     def _follow_up(self, world: World, effects: list) -> None:  # type: ignore[type-arg]
+        for effect in [effect for effect in effects if isinstance(effect, Propose)]:
+            world.known = world.known.raised_to(effect.removable)
+            effects += world.leader.handle(Agreed(effect.removable))
         self._plant_minima(world, effects)
         for effect in effects:
             if isinstance(effect, Announce) and effect not in world.late:
@@ -415,7 +423,7 @@ class Rules:
         lowest = Removable(min(p.mcco for p in known), min(p.mxfo for p in known))
         raised = leader.removable.raised_to(lowest)
         if raised != leader.removable:
-            leader.removable = raised
+            leader.removable = leader.proposed = raised
             effects += [Announce(n, leader.term, raised) for n in self._others(world)]
 
     def _deliver(self, world: World, message: Announce) -> None:
@@ -504,5 +512,7 @@ class Rules:
         progress = machine.progress
         if self.faults.trusted_disk:
             progress = Progress(EVERYTHING, EVERYTHING)
-        register = Register(other, leader.term, 1, machine.assignment, machine.began_in, progress)
+        register = Register(
+            other, leader.term, machine.session + 1, machine.assignment, machine.began_in, progress
+        )
         return any(isinstance(effect, Discard) for effect in leader.handle(register))

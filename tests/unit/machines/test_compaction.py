@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sexton.machines.compaction import (
     Accept,
+    Agreed,
     Announce,
     Cleaned,
     Collect,
@@ -20,6 +21,7 @@ from sexton.machines.compaction import (
     MembersChanged,
     Persist,
     Progress,
+    Propose,
     Refuse,
     Register,
     Report,
@@ -39,6 +41,7 @@ class Story:
         self.held: list[Announce] | None = None  # announcements under way, if the story holds them
         self.said: list[str] = []
         self.lost_in = -1
+        self.controller_silent = False
 
     def run(self, case: Case) -> str:
         self.said = []
@@ -118,6 +121,17 @@ class Story:
         for message in held:
             self._tell(message.node, message)
 
+    def do_controller(self, case: Case) -> None:
+        self.controller_silent = case.words[0] == "silent"
+
+    def do_register_again(self, case: Case) -> None:
+        """A call of an earlier session arrives late, with what was true then."""
+        node, replica = int(case.words[0]), self.replicas[int(case.words[0])]
+        session = case.number("session", replica.session)
+        progress = Progress(case.number("mcco"), case.number("mxfo", 0))
+        late = Register(node, replica.term, session, replica.assignment, replica.began_in, progress)
+        self._leader(late)
+
     # ── how it is carried out ──
 
     def _lead(self, node: int, term: int) -> None:
@@ -151,9 +165,11 @@ class Story:
                     self.held.append(effect)
                 case Announce() | Accept() | Discard() | Refuse() | Collect():
                     self._tell(effect.node, effect)
+                case Propose(removable) if not self.controller_silent:
+                    self._leader(Agreed(removable))
                 case LeaveIsr(node):
                     self.said.append(f"{node} leaves the ISR")
-                case Persist():
+                case Persist() | Propose():
                     pass
 
 
