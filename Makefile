@@ -8,7 +8,8 @@ FAST := tests/unit tests/property
 SOURCES := src tests tools $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint fast bench docs pages lock fmt soak fixtures clean kafka-needs
+.PHONY: help setup demo test check lint fast bench docs pages lock fmt soak fixtures messages clean
+.PHONY: kafka-needs
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +57,9 @@ soak: $(READY) kafka-needs ## long searches for rare failures, with new random c
 
 fixtures: $(READY) kafka-needs ## have Apache Kafka write the segments under tests/ again
 	$(BIN)/python -m tools.make_fixtures
+
+messages: $(READY) kafka-needs ## write the message classes again from the schemas in Kafka's jars
+	$(BIN)/python -m tools.generate_messages
 
 lock: $(READY) ## choose the newest versions of everything we install, with their hashes
 	@tools/lock.sh $(BIN)/uv

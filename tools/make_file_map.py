@@ -26,6 +26,9 @@ LAYERS = (
     ("base",),
 )
 
+# Folders of generated modules, of which one line says enough.
+FOLDED = ("protocol/messages",)
+
 HEAD = """\
 # File map
 
@@ -46,10 +49,16 @@ def page() -> str:
 
 def _section(name: str) -> str:
     folder = PACKAGE / name
+    folded = [PACKAGE / each for each in FOLDED]
     rows = [
         f"| `{path.relative_to(folder)}` | {first_sentence(path)} |"
         for path in sorted(folder.rglob("*.py"))
-        if path.name != "__init__.py"
+        if path.name != "__init__.py" and path.parent not in folded
+    ]
+    rows += [
+        f"| `{each.relative_to(folder)}/*.py` | {first_sentence(each / '__init__.py')} |"
+        for each in folded
+        if each.is_relative_to(folder)
     ]
     head = f"## {name}\n\n{first_sentence(folder / '__init__.py')}\n\n"
     return head + "\n".join(["| module | its idea |", "| --- | --- |", *rows])

@@ -37,9 +37,10 @@ class ScriptedProducers:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._process.stdin is not None
+        assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(30)
+        self._process.stdout.close()
 
     def open(self, name: str, **options: object) -> Producer:
         """A new producer; `transactional_id="x"` is Kafka's option transactional.id."""

@@ -64,8 +64,8 @@ def one_input(data: bytes) -> None:
 
 def _side_files(data: bytes) -> None:
     """Indexes and snapshots: any bytes are entries or CorruptLog, and entries come back."""
-    assert data.startswith(bytes(OffsetIndex.parse(data).data))
-    assert data.startswith(bytes(TimeIndex.parse(data).data))
+    assert data.startswith(OffsetIndex.parse(data).pack())
+    assert data.startswith(TimeIndex.parse(data).pack())
     for parse in (parse_aborted, parse_snapshot):
         try:
             parse(data, "fuzz")

@@ -31,9 +31,9 @@ needs_atheris = pytest.mark.skipif(
 )
 
 
-def fuzz(seconds: int, directory: Path, *options: str) -> int:
+def fuzz(seconds: int, directory: Path, *options: str, target: str = "fuzz_decoder") -> int:
     """How many inputs were tried, all of them well."""
-    command = [sys.executable, "-m", "tests.fuzz.fuzz_decoder", str(seconds), str(directory)]
+    command = [sys.executable, "-m", f"tests.fuzz.{target}", str(seconds), str(directory)]
     ran = subprocess.run(
         [*command, *options], capture_output=True, text=True, errors="replace", cwd=ROOT
     )
@@ -46,6 +46,11 @@ def fuzz(seconds: int, directory: Path, *options: str) -> int:
 @needs_atheris
 def test_no_input_that_atheris_finds_in_ten_seconds_breaks_the_decoder(tmp_path: Path) -> None:
     assert fuzz(10, tmp_path, "-seed=1") > 500
+
+
+@needs_atheris
+def test_no_input_that_atheris_finds_in_ten_seconds_breaks_a_message_reader(tmp_path: Path) -> None:
+    assert fuzz(10, tmp_path, "-seed=1", target="fuzz_protocol") > 500
 
 
 @needs_atheris
@@ -74,3 +79,11 @@ def test_an_input_that_breaks_it_would_be_reported(tmp_path: Path) -> None:
 @needs_atheris
 def test_no_input_that_atheris_finds_in_ten_minutes_breaks_the_decoder(tmp_path: Path) -> None:
     assert fuzz(600, tmp_path) > 50_000
+
+
+@pytest.mark.soak
+@needs_atheris
+def test_no_input_that_atheris_finds_in_ten_minutes_breaks_a_message_reader(
+    tmp_path: Path,
+) -> None:
+    assert fuzz(600, tmp_path, target="fuzz_protocol") > 50_000

@@ -1,0 +1,1 @@
+"""What coordinators store and what consumers tell each other, as dataclasses; generated."""
