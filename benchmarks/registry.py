@@ -46,6 +46,7 @@ class Benchmark:
 BENCHMARKS = (
     Benchmark("decode", "record batches to columns, beside three other readers of them"),
     Benchmark("encode", "columns to record batches, beside two other writers of them"),
+    Benchmark("clean", "a cleaning pass beside Kafka's own LogCleaner, to the same bytes"),
     Benchmark("verify", "`sexton log verify` beside kafka-dump-log, from start to end"),
 )
 

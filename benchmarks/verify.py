@@ -13,16 +13,15 @@ Then the memory: verify must need as much for a file as for one of a tenth its s
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.installed import sexton, warm_up
 from benchmarks.java_programs import tool
-from benchmarks.measure import By, Measure, race, timed_process, usual_environment
+from benchmarks.measure import By, Measure, race, timed_process
 from benchmarks.registry import Setting
 from benchmarks.result import Result, TimesAsFast, TimesTheMemory
 from sexton.records import scan
@@ -90,19 +89,11 @@ def _memory(setting: Setting) -> Result:
 
 def verify(path: Path, records: int) -> Measure:
     """One run of the command, on a log that is sound."""
-    return timed_process(_command("log", "verify", str(path)), records, path.stat().st_size)
+    return timed_process(sexton("log", "verify", str(path)), records, path.stat().st_size)
 
 
 def _prepare(setting: Setting) -> None:
-    """What the first use of an installation does: compile kernels and bytecode."""
-    path = str(setting.segments("none", setting.size // SMALLER).log)
-    for command in (_command("warmup"), _command("log", "verify", path)):
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=usual_environment())
-
-
-def _command(*arguments: str) -> list[str]:
-    """The console script that was installed beside this Python."""
-    return [str(Path(sys.executable).with_name("sexton")), *arguments]
+    warm_up(sexton("log", "verify", str(setting.segments("none", setting.size // SMALLER).log)))
 
 
 def count_records(path: Path) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 
 from crc32c import crc32c
 
@@ -70,7 +69,7 @@ HEADER = BatchHeader(
 def batch(*records: bytes, **fields: int) -> bytes:
     """A batch of these records, with its true length, count and checksum, unless told otherwise."""
     claims = {"records_count": len(records), "last_offset_delta": max(len(records) - 1, 0)}
-    header = replace(HEADER, **{**claims, **fields})
+    header = HEADER._replace(**{**claims, **fields})
     plain = b"".join(records)
     return seal(header, deflate(header.codec, plain) if header.codec else plain, fields)
 
@@ -79,7 +78,7 @@ def seal(header: BatchHeader, section: bytes, fixed: dict[str, int] | None = Non
     """The header with this (compressed) section behind it; length and CRC are made to match."""
     fixed = fixed or {}
     length = HEADER_BYTES - LENGTH_END + len(section)
-    header = replace(header, batch_length=fixed.get("batch_length", length))
+    header = header._replace(batch_length=fixed.get("batch_length", length))
     data = bytearray(header.pack() + section)
     crc = fixed.get("crc", crc32c(memoryview(data)[CRC_START:]))
     struct.pack_into(">I", data, CRC_START - 4, crc)
@@ -95,4 +94,4 @@ def split(data: bytes) -> list[tuple[BatchHeader, bytes]]:
 
 
 def with_codec(header: BatchHeader, codec: int) -> BatchHeader:
-    return replace(header, attributes=header.attributes & ~CODEC_MASK | codec)
+    return header._replace(attributes=header.attributes & ~CODEC_MASK | codec)

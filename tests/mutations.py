@@ -6,13 +6,12 @@ half of the damage here is sealed with a matching checksum, to get as far as the
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from random import Random
 
 from sexton.base.errors import CorruptLog
 from sexton.records.codecs import deflate, inflate
 from sexton.records.layout import HEADER_BYTES, BatchHeader, Codec
-from tests.handmade import seal, split, with_codec
+from tests.handmade import HEADER, field, framed, seal, split, with_codec
 
 _BITS = {
     "base_offset": 64,
@@ -67,11 +66,11 @@ def forged(random: Random, segment: bytes) -> bytes:
 def _forged_header(random: Random, header: BatchHeader) -> BatchHeader:
     name = random.choice(list(_BITS))
     bits = _BITS[name]
-    near = asdict(header)[name] + random.randint(-3, 3)
+    near = header._asdict()[name] + random.randint(-3, 3)
     wild = random.getrandbits(random.randint(1, bits)) - (1 << bits - 1) * random.randrange(2)
     value = random.choice([near, wild])
     half = 1 << bits - 1
-    return replace(header, **{name: (value + half) % (1 << bits) - half})
+    return header._replace(**{name: (value + half) % (1 << bits) - half})
 
 
 def _forged_records(random: Random, header: BatchHeader, section: bytes) -> bytes:
@@ -87,6 +86,17 @@ def _forged_records(random: Random, header: BatchHeader, section: bytes) -> byte
     if codec and random.random() < 0.2:
         section = damaged(random, section)
     return seal(with_codec(header, codec), section)
+
+
+def unended(random: Random) -> bytes:
+    """A batch whose last bytes are those of a number that goes on."""
+    fields = [b"\0", b"\0", b"\0", field(b"key"), field(None), b"\0"]
+    body = b"".join(fields[: random.randint(1, 6)])
+    body += b"\xff" * max(random.randint(1, 9), 6 - len(body))
+    plain = framed(body) if random.random() < 0.8 else b"\xff" * random.randint(7, 9)
+    codec = random.choice([Codec.NONE, Codec.NONE, Codec.LZ4])
+    header = HEADER._replace(records_count=1, attributes=codec)
+    return seal(header, deflate(codec, plain))
 
 
 def mutated(random: Random, segment: bytes) -> bytes:

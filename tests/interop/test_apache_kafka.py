@@ -102,6 +102,9 @@ def test_configs_change_while_it_runs(name: str, request: pytest.FixtureRequest)
 def test_memory_and_processor_time_can_be_read(kafka4: ApacheKafka) -> None:
     assert kafka4.nodes[1].rss_bytes > 50 << 20
     assert kafka4.nodes[1].cpu_s > 0
+    cleaner = kafka4.nodes[1].thread_cpu_s("kafka-log-cleaner-thread-0")
+    assert 0 < cleaner < kafka4.nodes[1].cpu_s
+    assert kafka4.nodes[1].thread_cpu_s("no such thread") == 0
 
 
 def test_kafkas_own_tool_still_says_what_was_recorded(jars: KafkaJars) -> None:

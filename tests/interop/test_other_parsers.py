@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sexton.log.config import LogConfig
-from sexton.log.disk import RealDisk
+from sexton.log.real_disk import RealDisk
 from sexton.log.recovery import open_log
 from sexton.records.columns import Record
 from sexton.records.decoder import decode

@@ -19,8 +19,8 @@ from sexton.base.partitions import TopicPartition
 from sexton.log.checkpoints import pack_offsets, parse_metadata, parse_offsets
 from sexton.log.config import LogConfig
 from sexton.log.directory import DataDirectory
-from sexton.log.disk import RealDisk
 from sexton.log.names import CLEAN_SHUTDOWN, HIGH_WATERMARKS, METADATA, RECOVERY_POINTS
+from sexton.log.real_disk import RealDisk
 from sexton.log.recovery import open_log
 from sexton.records.columns import Record
 from sexton.testing.apache_kafka import ApacheKafka, dump_log_class, tool_command

@@ -82,7 +82,7 @@ def _tell(teller: _Narrator | _Recorder, folder: Path) -> None:
 
 def _recover(folder: Path, name: str) -> list[Finding]:
     from sexton.log.config import LogConfig
-    from sexton.log.disk import RealDisk
+    from sexton.log.real_disk import RealDisk
     from sexton.log.recovery import open_log
 
     now_ms = int(time.time() * 1000)

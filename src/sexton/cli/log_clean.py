@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import secrets
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,7 +135,8 @@ def _passed(
 
     log = _opened(out, directory, now_ms, dry_run)
     end = min(log.last_stable_offset, log.active.base_offset)
-    options = CleanerOptions(delete_retention_ms, set_bytes, secrets.randbits(64), dry_run)
+    seed = int.from_bytes(os.urandom(8), "big")
+    options = CleanerOptions(delete_retention_ms, set_bytes, seed, dry_run)
     tally = clean(log, Bounds.independent(now_ms, end), options).tally
     if not dry_run:
         log.close(now_ms)
@@ -158,9 +159,9 @@ def _opened(out: Output, directory: Path, now_ms: int, dry_run: bool) -> Partiti
     from sexton.base.partitions import TopicPartition
     from sexton.log.checkpoints import parse_offsets
     from sexton.log.config import LogConfig
-    from sexton.log.disk import RealDisk
     from sexton.log.names import HIGH_WATERMARKS, LOG
     from sexton.log.overlay_disk import OverlayDisk
+    from sexton.log.real_disk import RealDisk
     from sexton.log.recovery import open_log
 
     bases = [int(path.stem) for path in directory.glob(f"*{LOG}")]

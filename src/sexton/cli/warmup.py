@@ -14,20 +14,28 @@ EXAMPLES = (
     ("See as JSON what was compiled, and how long it took", "sexton warmup --format json"),
 )
 COLUMNS = (Column("kernel"),)
+LOG_KERNEL_MODULES = (
+    "sexton.log.cleaner_kernels",
+    "sexton.log.gather_kernels",
+    "sexton.log.index_kernels",
+    "sexton.log.key_kernels",
+    "sexton.log.walk_kernels",
+)
 
 
 def command(format: FormatOption = Format.table) -> None:
-    """Compile the decoding kernels now, so that the next command starts at once.
+    """Compile the kernels now, so that the next command starts at once.
 
-    sexton compiles the code that reads record batches for this machine's processor when it is first
-    needed, and keeps the result. That takes a few seconds, once after each installation or update.
+    sexton compiles the code that reads and cleans logs for this machine's processor when it is
+    first needed, and keeps the result. That takes some seconds, once after each installation or
+    update.
     """
     with Output("warmup", format) as out:
         from sexton import records
         from sexton.records.warm import KERNEL_MODULES
 
         start = perf_counter()
-        kernels = records.warmup((*KERNEL_MODULES, "sexton.log.key_kernels"))
+        kernels = records.warmup((*KERNEL_MODULES, *LOG_KERNEL_MODULES))
         seconds = round(perf_counter() - start, 2)
         out.rows("kernels", COLUMNS, ([name] for name in kernels))
         out.summarize(kernels=len(kernels), seconds=seconds)

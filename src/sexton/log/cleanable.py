@@ -19,10 +19,12 @@ from sexton.base.errors import CorruptLog, Refused
 from sexton.log.cleaner import Cleaned, CleanerOptions, Waiting, clean
 from sexton.log.cleaner_rules import Bounds, LastBatches, Policy
 from sexton.log.partition import PartitionLog
+from sexton.log.workshop import Workshop
 from sexton.records.layout import NO_TIMESTAMP
 
 RETRY_MS = 15_000  # after a failed pass, as log.cleaner.backoff.ms
 MOST_RETRY_MS = 15 * 60 * 1000
+PASS_FAILURES = (CorruptLog, Refused, OSError)  # what the world may do to a pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class LogCleaning:
             any(h <= now_ms and at < bounds.tombstones for h, at in self.waiting.tombstones)
             or any(h is None for h, _ in self.waiting.markers)
             or any(h and h <= now_ms and at < bounds.markers for h, at in self.waiting.markers)
-            or any(last.by_offset.get(at) != producer for producer, at in self.waiting.empty)
+            or any(_unneeded(last, producer, at, bounds.end) for producer, at in self.waiting.empty)
         )
 
     def attempt(
@@ -85,21 +87,43 @@ class LogCleaning:
         now_ms: int,
         tombstones_below: int,
         markers_below: int,
+        shop: Workshop | None = None,
     ) -> Cleaned | None:
         """One pass; None if it failed, which is remembered and tried again later."""
-        bounds = _bounds(log, now_ms, candidate.end, tombstones_below, markers_below)
+        bounds = pass_bounds(log, candidate, now_ms, tombstones_below, markers_below)
         try:
-            cleaned = clean(log, bounds, options)
-        except (CorruptLog, Refused, OSError) as error:
-            self.uncleanable = str(error)
-            delay = min(RETRY_MS * 2**self._failures, MOST_RETRY_MS)
-            self._failures += 1
-            self._retry_at_ms = now_ms + delay
+            cleaned = clean(log, bounds, options, shop)
+        except PASS_FAILURES as error:
+            self.failed(error, now_ms)
             return None
+        self.succeeded(cleaned)
+        return cleaned
+
+    def failed(self, error: Exception, now_ms: int) -> None:
+        """A pass did not end well: it is tried again later, later each time."""
+        self.uncleanable = str(error)
+        delay = min(RETRY_MS * 2**self._failures, MOST_RETRY_MS)
+        self._failures += 1
+        self._retry_at_ms = now_ms + delay
+
+    def succeeded(self, cleaned: Cleaned) -> None:
+        """The cleaned segments of a pass are in their place."""
         self.uncleanable, self._failures, self._retry_at_ms = None, 0, 0
         self.waiting = cleaned.waiting
         self.clean_until = max(self.clean_until, cleaned.end)
-        return cleaned
+
+
+def _unneeded(last: LastBatches, producer_id: int, last_offset: int, end: int) -> bool:
+    """May an empty batch go? Not while it holds a producer's state, or the end of what is clean."""
+    holds = last.by_offset.get(last_offset) == producer_id or producer_id in last.by_marker
+    return not holds and last_offset + 1 != end
+
+
+def pass_bounds(
+    log: PartitionLog, candidate: Candidate, now_ms: int, tombstones_below: int, markers_below: int
+) -> Bounds:
+    """What a pass over a candidate may rely on."""
+    return _bounds(log, now_ms, candidate.end, tombstones_below, markers_below)
 
 
 def _bounds(log: PartitionLog, now_ms: int, end: int, tombstones: int, markers: int) -> Bounds:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from sexton.base.errors import ConfigError
 
@@ -46,13 +46,17 @@ class LogConfig:
     @classmethod
     def from_kafka(cls, options: Mapping[str, str | int]) -> LogConfig:
         """From Kafka's spelling; an unknown option or an impossible value is a ConfigError."""
-        known = {f.name.replace("_", "."): f for f in fields(cls)}
+        return cls().with_options(options)
+
+    def with_options(self, options: Mapping[str, str | int]) -> LogConfig:
+        """The same with some options, in Kafka's spelling, set otherwise."""
+        known = {f.name.replace("_", "."): f for f in fields(self)}
         chosen: dict[str, int | float | str] = {}
         for option, value in options.items():
             if option not in known:
                 raise ConfigError(option, "is not an option of a log", f"known: {', '.join(known)}")
             chosen[known[option].name] = _parsed(option, value, known[option].type)
-        config = cls(**chosen)  # type: ignore[arg-type]
+        config = replace(self, **chosen)  # type: ignore[arg-type]
         config._check()
         return config
 

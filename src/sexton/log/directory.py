@@ -93,9 +93,16 @@ class DataDirectory:
         self.logs[partition].truncate_to(offset, now_ms)
         self.checkpoint()
 
+    def discard(self, partition: TopicPartition, start: int, now_ms: int) -> None:
+        """Empties a log, durably: it begins at `start` from now on."""
+        log = self.logs[partition]
+        log.truncate_fully(start, now_ms)
+        log.flush(now_ms)
+        self.checkpoint()
+
     def delete(self, partition: TopicPartition) -> None:
         """Removes a partition's log and all its files."""
-        del self.logs[partition]
+        self.logs.pop(partition).closed = True
         for name in self.disk.names(str(partition)):
             self.disk.remove(f"{partition}/{name}")
         self.disk.remove(str(partition))

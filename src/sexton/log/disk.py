@@ -11,12 +11,7 @@ to the disk's root, with `/`.
 
 from __future__ import annotations
 
-import mmap
-import os
-from pathlib import Path, PurePosixPath
 from typing import Protocol
-
-from sexton.base.errors import ConfigError
 
 
 class File(Protocol):
@@ -29,8 +24,8 @@ class File(Protocol):
         """Up to `size` bytes; fewer only at the end of the file."""
         ...
 
-    def map(self) -> memoryview:
-        """The whole content, without a copy; it must not be cut while this is in use."""
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fills the buffer; how many bytes it got: fewer only at the end of the file."""
         ...
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
@@ -83,94 +78,4 @@ def replace(disk: Disk, path: str, data: bytes) -> None:
     file.sync()
     file.close()
     disk.rename(fresh, path)
-    disk.sync_directory(str(PurePosixPath(path).parent))
-
-
-class RealDisk:
-    """A directory of this machine."""
-
-    def __init__(self, root: str | Path) -> None:
-        self.root = Path(root)
-        if not self.root.is_dir():
-            raise ConfigError(str(root), "is not a directory")
-
-    def names(self, directory: str) -> list[str]:
-        try:
-            return sorted(path.name for path in (self.root / directory).iterdir())
-        except FileNotFoundError:
-            return []
-
-    def exists(self, path: str) -> bool:
-        return (self.root / path).exists()
-
-    def make_directory(self, path: str) -> None:
-        (self.root / path).mkdir(parents=True, exist_ok=True)
-
-    def open(self, path: str) -> RealFile:
-        return RealFile(self.root / path)
-
-    def read(self, path: str) -> bytes:
-        return (self.root / path).read_bytes()
-
-    def rename(self, old: str, new: str) -> None:
-        (self.root / old).replace(self.root / new)
-
-    def remove(self, path: str) -> None:
-        target = self.root / path
-        if target.is_dir():
-            target.rmdir()
-        else:
-            target.unlink(missing_ok=True)
-
-    def sync_directory(self, path: str) -> None:
-        descriptor = os.open(self.root / path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-class RealFile:
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        self._descriptor = -1
-        mode = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
-        self._descriptor = os.open(path, mode | os.O_CLOEXEC, 0o644)
-        self._size = os.fstat(self._descriptor).st_size
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    def read_at(self, position: int, size: int) -> bytes:
-        return os.pread(self._descriptor, size, position)
-
-    def map(self) -> memoryview:
-        if self._size == 0:
-            return memoryview(b"")
-        return memoryview(mmap.mmap(self._descriptor, self._size, access=mmap.ACCESS_READ))
-
-    def append(self, data: bytes | bytearray | memoryview) -> None:
-        left = memoryview(data)
-        while left:
-            written = os.pwrite(self._descriptor, left, self._size)
-            self._size += written
-            left = left[written:]
-
-    def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
-        self._size = size
-
-    def sync(self) -> None:
-        os.fdatasync(self._descriptor)
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def __del__(self) -> None:
-        # A removed segment's file lives on until the last reader lets go of it.
-        self.close()
-
-    def fileno(self) -> int | None:
-        return self._descriptor
+    disk.sync_directory(path.rpartition("/")[0] or ".")

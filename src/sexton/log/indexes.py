@@ -13,7 +13,13 @@ back, the valid entries are those that increase.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import le, lt
 from typing import ClassVar, NamedTuple
 
 from sexton.base.errors import CorruptLog
@@ -40,110 +46,126 @@ class AbortedTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class OffsetIndex:
-    """Where to start looking for an offset."""
+    """Where to start looking for an offset. Two arrays, so that the search is one of C."""
 
-    data: bytearray
+    offsets: array[int] = field(default_factory=lambda: array("i"))
+    positions: array[int] = field(default_factory=lambda: array("i"))
     ENTRY: ClassVar[struct.Struct] = struct.Struct(">ii")
 
     @classmethod
     def parse(cls, data: bytes) -> OffsetIndex:
-        index = cls(bytearray())
-        entries = OffsetIndex.ENTRY.iter_unpack(data[: len(data) // 8 * 8])
-        last = OffsetEntry(-1, -1)
-        for entry in entries:
-            if entry[0] <= last.offset or entry[1] <= last.position:
-                break
-            last = OffsetEntry(*entry)
-            index.data += OffsetIndex.ENTRY.pack(*entry)
+        """The valid entries that `data` begins with."""
+        numbers = array("i", data[: len(data) // cls.ENTRY.size * cls.ENTRY.size])
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        index = cls(numbers[::2], numbers[1::2])
+        index._keep(min(_rising(index.offsets, lt), _rising(index.positions, lt)))
+        if index.offsets and (index.offsets[0] < 0 or index.positions[0] < 0):
+            index._keep(0)
         return index
 
     def __len__(self) -> int:
-        return len(self.data) // 8
+        return len(self.offsets)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its file."""
+        return len(self.offsets) * self.ENTRY.size
+
+    def pack(self) -> bytes:
+        """What its file holds."""
+        return b"".join(map(self.ENTRY.pack, self.offsets, self.positions))
 
     def __getitem__(self, row: int) -> OffsetEntry:
-        return OffsetEntry(*self.ENTRY.unpack_from(self.data, row * 8))
+        return OffsetEntry(self.offsets[row], self.positions[row])
 
     def append(self, entry: OffsetEntry) -> bytes:
         """Returns the bytes to append to the file."""
-        assert not self.data or entry.offset > self[len(self) - 1].offset
-        packed = self.ENTRY.pack(*entry)
-        self.data += packed
-        return packed
+        assert not self.offsets or entry.offset > self.offsets[-1]
+        self.offsets.append(entry.offset)
+        self.positions.append(entry.position)
+        return self.ENTRY.pack(*entry)
 
     def position_before(self, offset: int) -> int:
         """A position from which the batch that holds `offset` can be found by going forward."""
-        row = _rows_up_to(self, offset)
-        return self[row - 1].position if row else 0
+        row = bisect_right(self.offsets, offset)
+        return self.positions[row - 1] if row else 0
+
+    def offset_after(self, position: int) -> int | None:
+        """The offset of the first entry at or after a position; None if all are before it."""
+        row = bisect_left(self.positions, position)
+        return self.offsets[row] if row < len(self.offsets) else None
 
     def truncate(self, offset: int) -> None:
         """Forgets entries at or after this relative offset."""
-        del self.data[_rows_up_to(self, offset - 1) * 8 :]
+        self._keep(bisect_left(self.offsets, offset))
+
+    def _keep(self, rows: int) -> None:
+        del self.offsets[rows:], self.positions[rows:]
 
 
 @dataclass(slots=True)
 class TimeIndex:
     """From which offset on are there records of this time or later?"""
 
-    data: bytearray
+    times: array[int] = field(default_factory=lambda: array("q"))
+    offsets: array[int] = field(default_factory=lambda: array("i"))
     ENTRY: ClassVar[struct.Struct] = struct.Struct(">qi")
 
     @classmethod
     def parse(cls, data: bytes) -> TimeIndex:
-        index = cls(bytearray())
-        last = TimeEntry(-1, -1)
-        for entry in TimeIndex.ENTRY.iter_unpack(data[: len(data) // 12 * 12]):
-            if index.data and (entry[0] <= last.timestamp or entry[1] < last.offset):
-                break
-            if not index.data and entry == (0, 0):
-                break  # preallocated and never written
-            last = TimeEntry(*entry)
-            index.data += TimeIndex.ENTRY.pack(*entry)
+        """The valid entries that `data` begins with."""
+        index = cls()
+        entries = list(cls.ENTRY.iter_unpack(data[: len(data) // cls.ENTRY.size * cls.ENTRY.size]))
+        if not entries or entries[0] == (0, 0):
+            return index  # preallocated and never written
+        times, offsets = zip(*entries, strict=True)
+        index.times.extend(times)
+        index.offsets.extend(offsets)
+        index._keep(min(_rising(index.times, lt), _rising(index.offsets, le)))
         return index
 
     def __len__(self) -> int:
-        return len(self.data) // 12
+        return len(self.times)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its file."""
+        return len(self.times) * self.ENTRY.size
+
+    def pack(self) -> bytes:
+        """What its file holds."""
+        return b"".join(map(self.ENTRY.pack, self.times, self.offsets))
 
     def __getitem__(self, row: int) -> TimeEntry:
-        return TimeEntry(*self.ENTRY.unpack_from(self.data, row * 12))
+        return TimeEntry(self.times[row], self.offsets[row])
 
     def append(self, entry: TimeEntry) -> bytes:
         """Returns the bytes to append to the file: none if no later time is told."""
-        if self.data:
-            last = self[len(self) - 1]
-            if entry.timestamp <= last.timestamp or entry.offset < last.offset:
-                return b""
-        packed = self.ENTRY.pack(*entry)
-        self.data += packed
-        return packed
+        if self.times and (entry.timestamp <= self.times[-1] or entry.offset < self.offsets[-1]):
+            return b""
+        self.times.append(entry.timestamp)
+        self.offsets.append(entry.offset)
+        return self.ENTRY.pack(*entry)
 
     def offset_before(self, timestamp: int) -> int:
         """No record below this relative offset has this timestamp or a later one."""
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self[middle].timestamp < timestamp:
-                low = middle + 1
-            else:
-                high = middle
-        return self[low - 1].offset if low else 0
+        row = bisect_left(self.times, timestamp)
+        return self.offsets[row - 1] if row else 0
 
     def truncate(self, offset: int) -> None:
-        rows = len(self)
-        while rows and self[rows - 1].offset >= offset:
-            rows -= 1
-        del self.data[rows * 12 :]
+        """Forgets entries at or after this relative offset."""
+        self._keep(bisect_left(self.offsets, offset))
+
+    def _keep(self, rows: int) -> None:
+        del self.times[rows:], self.offsets[rows:]
 
 
-def _rows_up_to(index: OffsetIndex, offset: int) -> int:
-    """How many entries are at or before a relative offset."""
-    low, high = 0, len(index)
-    while low < high:
-        middle = (low + high) // 2
-        if index[middle].offset <= offset:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+def _rising(values: array[int], rises: Callable[[int, int], bool]) -> int:
+    """How many values, from the first on, rise one above the other."""
+    if all(map(rises, values, values[1:])):  # as in every index that is whole
+        return len(values)
+    return 1 + next(n for n, pair in enumerate(pairwise(values)) if not rises(*pair))
 
 
 _ABORTED = struct.Struct(">hqqqq")

@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from sexton.base.errors import ConfigError
-from sexton.log.disk import File, RealFile
+from sexton.log.disk import File
 from sexton.log.memory_disk import MemoryDisk
+from sexton.log.real_disk import RealFile
 
 
 class OverlayDisk:
@@ -84,8 +85,8 @@ class _LiftedOnWrite:
     def read_at(self, position: int, size: int) -> bytes:
         return self._file.read_at(position, size)
 
-    def map(self) -> memoryview:
-        return self._file.map()
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        return self._file.read_into(position, buffer)
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
         self._lift().append(data)

@@ -16,41 +16,40 @@ moved the recovery point past them; replication, not fsync, protects an acknowle
 
 from __future__ import annotations
 
-import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
 
-from crc32c import crc32c
-
-from sexton.base.errors import CorruptLog, Refused
+from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.log.checkpoints import pack_epochs
 from sexton.log.config import LogConfig
 from sexton.log.disk import Disk, replace
 from sexton.log.epochs import LeaderEpochs
+from sexton.log.incoming import (
+    Marker,
+    Placed,
+    from_leader,
+    from_producer,
+    set_append_time,
+    stamp,
+)
 from sexton.log.indexes import AbortedTransaction
 from sexton.log.names import EPOCHS, SNAPSHOT, parse_segment_file, segment_file
 from sexton.log.producers import Producers
 from sexton.log.replay import rebuild_producers
+from sexton.log.retention import count_expired
 from sexton.log.segment import MOST_RELATIVE_OFFSET, Segment, Slice
 from sexton.log.snapshots import pack_snapshot
-from sexton.records.control import ControlRecord, first_control_record
-from sexton.records.layout import (
-    CRC_START,
-    LOG_APPEND_TIME,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
-    BatchHeader,
-    Codec,
-    headers_in,
-)
+from sexton.records.layout import NO_TIMESTAMP, BatchHeader
 
-_Batch = tuple[int, BatchHeader]  # with its position
+_BASE_OFFSET = attrgetter("base_offset")
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     first_offset: int
     last_offset: int
     append_time_ms: int = NO_TIMESTAMP  # if the topic has log-append time
@@ -77,6 +76,9 @@ class PartitionLog:
     recovery_point: int  # everything below is synced
     high_watermark: int = 0
     flushed_ms: int = 0
+    closed: bool = False
+    being_cleaned: bool = False  # a pass is under way; there is never more than one
+    revision: int = 0  # grows when written batches go, by retention, truncation or cleaning
     _epochs_stale: bool = False  # the file lags behind; no recovery point may pass that
 
     # ── asked of it ──
@@ -101,43 +103,35 @@ class PartitionLog:
     # ── appending ──
 
     def append_as_leader(
-        self, data: bytes | memoryview, leader_epoch: int, now_ms: int, *, from_client: bool = True
+        self,
+        data: bytes | bytearray | memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        from_client: bool = True,
     ) -> Appended:
         """Appends one batch at the end, or raises Refused and writes nothing."""
         batch = bytearray(data)
-        header = self._checked(batch, from_client)
-        marker = first_control_record(bytes(batch), self.directory) if header.is_control else None
+        config = self.config
+        header, marker = from_producer(batch, config.max_message_bytes, from_client, self.directory)
         repeat = self.producers.check(header, marker)
         if repeat is not None:
             return Appended(repeat.first_offset, repeat.last_offset, repeat=True)
         append_time = NO_TIMESTAMP
-        if self.config.message_timestamp_type == "LogAppendTime":
+        if config.message_timestamp_type == "LogAppendTime":
             append_time = now_ms
-            _set_append_time(batch, header, now_ms)
-        struct.pack_into(">q", batch, 0, self.end_offset)
-        struct.pack_into(">i", batch, 12, leader_epoch)  # neither field is under the CRC
-        header = BatchHeader.unpack(batch)
+            set_append_time(batch, header, now_ms)
+        header = stamp(batch, self.end_offset, leader_epoch)
         self._write(batch, [(0, header)], [marker], now_ms)
         return Appended(header.base_offset, header.last_offset, append_time)
 
-    def append_as_follower(self, data: bytes | memoryview, now_ms: int) -> Appended | None:
+    def append_as_follower(
+        self, data: bytes | bytearray | memoryview, now_ms: int
+    ) -> Appended | None:
         """Appends the leader's batches as they are; one cut at the end is left for later."""
-        whole = bytes(data[: whole_batches_end(data)])
-        headers = list(headers_in(whole, self.directory))
+        whole, headers, markers = from_leader(data, self.end_offset, self.directory)
         if not headers:
             return None
-        expected = self.end_offset
-        for position, header in headers:
-            where = f"{self.directory}, fetched batch at offset {header.base_offset}"
-            if header.base_offset < expected:
-                raise CorruptLog(where, f"the log already ends at {expected}")
-            if not _crc_matches(whole, position, header):
-                raise CorruptLog(where, "the checksum does not match")
-            expected = header.next_offset
-        markers = [
-            first_control_record(whole[p : p + h.size], self.directory) if h.is_control else None
-            for p, h in headers
-        ]
         first, last = headers[0][1], headers[-1][1]
         if last.last_offset - first.base_offset <= MOST_RELATIVE_OFFSET:
             self._write(whole, headers, markers, now_ms)
@@ -147,61 +141,50 @@ class PartitionLog:
                 self._write(batch, [(0, header)], [marker], now_ms)
         return Appended(first.base_offset, last.last_offset)
 
-    def _checked(self, batch: bytearray, from_client: bool) -> BatchHeader:
-        """The header of the one batch that a producer may send at once, if it is sound."""
-        try:
-            headers = list(headers_in(batch, self.directory))
-        except CorruptLog as error:
-            raise Refused(KafkaError.CORRUPT_MESSAGE, error.why) from None
-        if len(headers) != 1:
-            raise Refused(
-                KafkaError.INVALID_RECORD, f"{len(headers)} batches in one request, not 1"
-            )
-        header = headers[0][1]
-        if header.size > self.config.max_message_bytes:
-            most = self.config.max_message_bytes
-            why = f"the batch has {header.size} bytes, max.message.bytes is {most}"
-            raise Refused(KafkaError.MESSAGE_TOO_LARGE, why)
-        if not _crc_matches(batch, 0, header):
-            raise Refused(KafkaError.CORRUPT_MESSAGE, "the checksum does not match")
-        refusal = _refusal(header, from_client)
-        if refusal is not None:
-            raise Refused(KafkaError.INVALID_RECORD, refusal)
-        return header
-
     def _write(
         self,
         data: bytes | bytearray,
-        headers: list[_Batch],
-        markers: list[ControlRecord | None],
+        headers: list[Placed],
+        markers: list[Marker],
         now_ms: int,
     ) -> None:
-        with self._storage():
+        try:
             self._roll_if_due(len(data), headers, now_ms)
             self.active.append(data, headers, self.config.index_interval_bytes)
-        news = [self.epochs.assign(h.partition_leader_epoch, h.base_offset) for _, h in headers]
+        except OSError as error:
+            raise self._storage_error(error) from error
+        news = False
         for (_position, header), marker in zip(headers, markers, strict=True):
+            news |= self.epochs.assign(header.partition_leader_epoch, header.base_offset)
             ended = self.producers.apply(header, marker)
             if ended is not None and ended.aborted:
                 self.active.add_aborted(self.producers.aborted_entry(ended))
-        if any(news):
+        if news:
             self._epochs_stale = True
             with suppress(OSError):  # `flush` must succeed with it, recovery can do without
                 self.write_epochs()
         if self.end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush(now_ms)
 
+    def begin_epoch(self, epoch: int) -> None:
+        """A leader's term begins here: whoever asks where an earlier one ended is told this."""
+        if self.epochs.assign(epoch, self.end_offset):
+            self.write_epochs()
+
     # ── rolling and flushing ──
 
-    def _roll_if_due(self, size: int, headers: list[_Batch], now_ms: int) -> None:
+    def _roll_if_due(self, size: int, headers: list[Placed], now_ms: int) -> None:
         segment, config = self.active, self.config
-        last_offset = headers[-1][1].last_offset
+        last = headers[-1][1]
+        last_offset = last.last_offset
         too_far = last_offset - segment.base_offset > MOST_RELATIVE_OFFSET
         if too_far:
             self._roll_at(max(self.end_offset, last_offset - MOST_RELATIVE_OFFSET), now_ms)
         if too_far or segment.size == 0:
             return
-        newest = max(header.max_timestamp for _, header in headers)
+        newest = last.max_timestamp
+        if len(headers) > 1:
+            newest = max(header.max_timestamp for _, header in headers)
         age = (
             newest - segment.first_timestamp
             if newest != NO_TIMESTAMP and segment.first_timestamp not in (None, NO_TIMESTAMP)
@@ -210,7 +193,7 @@ class PartitionLog:
         if (
             segment.size + size > config.segment_bytes
             or age > config.segment_ms
-            or len(segment.offsets.data) >= config.segment_index_bytes
+            or segment.offsets.size_bytes >= config.segment_index_bytes
         ):
             self.roll(now_ms)
 
@@ -230,8 +213,10 @@ class PartitionLog:
 
     def flush(self, now_ms: int) -> None:
         """Makes everything appended so far survive a crash of the machine."""
-        with self._storage():
+        try:
             self._sync()
+        except OSError as error:
+            raise self._storage_error(error) from error
         self.recovery_point = self.end_offset
         self.flushed_ms = now_ms
 
@@ -243,15 +228,11 @@ class PartitionLog:
                 segment.sync()
         self.disk.sync_directory(self.directory)
 
-    @contextmanager
-    def _storage(self) -> Iterator[None]:
+    def _storage_error(self, error: OSError) -> Refused:
         """A disk that fails is an answer to the client, not a bug."""
-        try:
-            yield
-        except OSError as error:
-            why = f"cannot write to {self.directory}: {error.strerror}"
-            hint = "free or mend the disk, then try again"
-            raise Refused(KafkaError.KAFKA_STORAGE_ERROR, why, hint) from error
+        why = f"cannot write to {self.directory}: {error.strerror}"
+        hint = "free or mend the disk, then try again"
+        return Refused(KafkaError.KAFKA_STORAGE_ERROR, why, hint)
 
     def flush_if_due(self, now_ms: int) -> bool:
         due = (
@@ -301,7 +282,7 @@ class PartitionLog:
                 return Read(None)
             limit = segment.size
             if bound < segment.end_offset:
-                past = segment.find(bound)
+                past = segment.find(bound, position)
                 limit = past[0] if past else segment.size
             size = max(min(max_bytes, limit - position), min(header.size, limit - position))
             if size <= 0:
@@ -337,9 +318,15 @@ class PartitionLog:
                     return
                 yield segment, position, header
 
-    def _segments_from(self, offset: int) -> list[Segment]:
-        index = max(0, sum(segment.base_offset <= offset for segment in self.segments) - 1)
-        return self.segments[index:]
+    def _segments_from(self, offset: int) -> Iterator[Segment]:
+        """The segment in whose range an offset is, and all after it."""
+        if offset >= self.active.base_offset:  # most of what is asked for is new
+            yield self.active
+            return
+        number = max(0, bisect_right(self.segments, offset, key=_BASE_OFFSET) - 1)
+        while number < len(self.segments):
+            yield self.segments[number]
+            number += 1
 
     # ── moving the ends ──
 
@@ -358,25 +345,17 @@ class PartitionLog:
 
     def enforce_retention(self, now_ms: int) -> list[Segment]:
         """Removes segments that are too old, too many, or below the log start."""
-        doomed = 0
-        spare = self.size - self.config.retention_bytes
-        for segment, after in zip(self.segments, [*self.segments[1:], None], strict=True):
-            end = after.base_offset if after else segment.end_offset
-            newest = segment.max_timestamp.timestamp
-            last_touched = segment.created_ms if newest == NO_TIMESTAMP else newest
-            deletes = self.config.deletes
-            too_old = deletes and 0 <= self.config.retention_ms < now_ms - last_touched
-            too_much = deletes and self.config.retention_bytes >= 0 and spare >= segment.size
-            below_start = after is not None and end <= self.log_start_offset
-            if segment.size == 0 or end > self.high_watermark:
-                break
-            if not (too_old or too_much or below_start):
-                break
-            spare -= segment.size
-            doomed += 1
+        doomed = count_expired(
+            self.segments,
+            self.config,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            now_ms=now_ms,
+        )
         if doomed == len(self.segments):
             self.roll(now_ms)  # there is always an active segment
         gone, self.segments = self.segments[:doomed], self.segments[doomed:]
+        self.revision += bool(gone)
         self._remove(gone)
         self._move_start(self.segments[0].base_offset)
         return gone
@@ -388,10 +367,14 @@ class PartitionLog:
         next append, or a crash would trust bytes that were never synced.
         """
         if offset >= self.end_offset:
+            # A term that began here and wrote nothing may be one that others never heard of.
+            if self.epochs.cut_end(offset):
+                self.write_epochs()
             return
         if offset <= self.segments[0].base_offset:
             self.truncate_fully(offset, now_ms)
             return
+        self.revision += 1
         keep = [segment for segment in self.segments if segment.base_offset < offset]
         gone, self.segments = self.segments[len(keep) :], keep
         self._remove(gone)
@@ -401,6 +384,7 @@ class PartitionLog:
 
     def truncate_fully(self, start: int, now_ms: int) -> None:
         """Drops everything; the log is empty and begins at `start`."""
+        self.revision += 1
         gone, self.segments = self.segments, []
         self._remove(gone)
         self.segments = [Segment.create(self.disk, self.directory, start, now_ms)]
@@ -421,6 +405,13 @@ class PartitionLog:
             self.disk, self.directory, self.segments, self.high_watermark
         )
 
+    def replace_segments(self, old: list[Segment], cleaned: Segment) -> None:
+        """A cleaned segment, its files in place already, stands for some neighbours from now on."""
+        self.revision += 1
+        at = bisect_left(self.segments, old[0].base_offset, key=_BASE_OFFSET)
+        assert self.segments[at : at + len(old)] == old
+        self.segments[at : at + len(old)] = [cleaned]
+
     def _move_start(self, offset: int) -> None:
         if offset <= self.log_start_offset:
             return
@@ -437,6 +428,7 @@ class PartitionLog:
 
     def close(self, now_ms: int) -> None:
         """Leaves the log so that opening it again needs no recovery."""
+        self.closed = True
         self.active.seal()
         self.flush(now_ms)
         self.take_snapshot()
@@ -454,40 +446,3 @@ class PartitionLog:
         assert self.high_watermark <= self.end_offset
         assert self.last_stable_offset <= self.high_watermark
         self.producers.check_invariants()
-
-
-def whole_batches_end(data: bytes | memoryview) -> int:
-    """Where the last whole batch of `data` ends."""
-    position = 0
-    while position + 12 <= len(data):
-        size = 12 + struct.unpack_from(">i", data, position + 8)[0]
-        if size < 12 or position + size > len(data):
-            break
-        position += size
-    return position
-
-
-def _crc_matches(data: bytes | bytearray, position: int, header: BatchHeader) -> bool:
-    view = memoryview(data)[position + CRC_START : position + header.size]
-    return bool(crc32c(view) == header.crc)
-
-
-def _set_append_time(batch: bytearray, header: BatchHeader, now_ms: int) -> None:
-    struct.pack_into(">h", batch, 21, header.attributes | LOG_APPEND_TIME)
-    struct.pack_into(">q", batch, 35, now_ms)
-    struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[CRC_START:]))
-
-
-def _refusal(header: BatchHeader, from_client: bool) -> str | None:
-    """Why a leader does not take this batch from a producer, or None."""
-    if header.records_count != header.last_offset_delta + 1:
-        return f"{header.records_count} records, but offsets for {header.last_offset_delta + 1}"
-    if header.codec not in set(Codec):
-        return f"compression codec {header.codec} does not exist"
-    if header.is_control and from_client:
-        return "a client may not write control batches"
-    if header.has_producer and not header.is_control and header.base_sequence == NO_SEQUENCE:
-        return f"producer {header.producer_id} sends no sequence number"
-    if header.is_transactional and not header.has_producer:
-        return "a transactional batch without a producer id"
-    return None

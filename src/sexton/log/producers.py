@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
@@ -33,8 +34,7 @@ REMEMBERED_BATCHES = 5  # as many as a producer may have under way: a repeat is 
 NO_COORDINATOR_EPOCH = -1
 
 
-@dataclass(frozen=True, slots=True)
-class AppendedBatch:
+class AppendedBatch(NamedTuple):
     last_sequence: int
     last_offset: int
     offset_delta: int
@@ -97,9 +97,11 @@ class Producers:
 
     def first_unstable_offset(self) -> int | None:
         """The first offset of the earliest transaction that is open or not yet safely ended."""
-        firsts = [next(iter(self._open))] if self._open else []
-        firsts += self._unreplicated.keys()
-        return min(firsts) if firsts else None
+        first = next(iter(self._open), None)
+        if self._unreplicated:
+            ended = min(self._unreplicated)
+            return ended if first is None else min(first, ended)
+        return first
 
     def open_transactions(self) -> list[tuple[int, int]]:
         """(first offset, producer id) of each, lowest first."""
@@ -190,7 +192,9 @@ class Producers:
         return None
 
     def _enter(self, header: BatchHeader) -> Producer:
-        producer = self.known.setdefault(header.producer_id, Producer(header.producer_id))
+        producer = self.known.get(header.producer_id)
+        if producer is None:
+            producer = self.known[header.producer_id] = Producer(header.producer_id)
         producer.enter_epoch(header.producer_epoch)
         return producer
 
@@ -242,9 +246,9 @@ class Producers:
 def _repeat(producer: Producer, header: BatchHeader) -> AppendedBatch | None:
     if header.producer_epoch != producer.epoch or header.base_sequence == NO_SEQUENCE:
         return None
-    wanted = (header.base_sequence, header.last_sequence)
+    last_sequence = header.last_sequence
     for batch in producer.batches:
-        if (batch.first_sequence, batch.last_sequence) == wanted:
+        if batch.last_sequence == last_sequence and batch.first_sequence == header.base_sequence:
             return batch
     return None
 

@@ -34,7 +34,7 @@ from sexton.log.producers import Producers
 from sexton.log.replay import load_producers, rebuild_producers, replayed
 from sexton.log.segment import MOST_RELATIVE_OFFSET, Segment
 from sexton.records.control import first_control_record
-from sexton.records.layout import CRC_START
+from sexton.records.layout import CRC_START, BatchHeader
 
 
 @dataclass(slots=True)
@@ -95,20 +95,25 @@ def open_log(
 
 
 def _finish_swaps(disk: Disk, directory: str) -> None:
-    """Completes or undoes what a cleaner had under way, and removes what was to be deleted."""
+    """Completes or undoes what a cleaner had under way, and removes what was to be deleted.
+
+    A segment's log is the last of its files to be given another name. If it is called `.swap`, all
+    of the segment is there; an index of that name without it was about to be.
+    """
     names = disk.names(directory)
     for name in names:
         if name.endswith((DELETED, CLEANED, ".tmp")):
             disk.remove(f"{directory}/{name}")
-    swaps = [name for name in names if name.endswith(SWAP)]
-    for name in swaps:
-        final = name.removesuffix(SWAP)
-        parsed = parse_segment_file(final)
-        if parsed is None or parsed[1] != LOG:
-            continue
-        _remove_replaced(disk, directory, parsed[0])
-    for name in swaps:
-        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+    swaps = [(name, parse_segment_file(name.removesuffix(SWAP))) for name in names]
+    swaps = [(name, parsed) for name, parsed in swaps if name.endswith(SWAP)]
+    complete = {parsed[0] for _, parsed in swaps if parsed and parsed[1] == LOG}
+    for base in sorted(complete):
+        _remove_replaced(disk, directory, base)
+    for name, parsed in swaps:
+        if parsed is not None and parsed[0] in complete:
+            disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+        else:
+            disk.remove(f"{directory}/{name}")
     if swaps:
         disk.sync_directory(directory)
 
@@ -179,16 +184,13 @@ def _recover_segment(
     end = 0
     try:
         for position, header, batch in segment.batches():
-            where = f"{segment.path(LOG)} at byte {position}"
-            if header.base_offset < segment.end_offset:
-                why = f"offset {header.base_offset} after offset {segment.end_offset - 1}"
-                raise CorruptLog(where, why)
-            if header.last_offset - segment.base_offset > MOST_RELATIVE_OFFSET:
-                why = f"offset {header.last_offset} is too far from the first of its segment"
-                raise CorruptLog(where, why)  # a changed bit: no checksum covers the base offset
-            if crc32c(batch[CRC_START:]) != header.crc:
-                raise CorruptLog(where, "the checksum does not match")
-            marker = first_control_record(batch, where) if header.is_control else None
+            why = _fault(segment, header, batch)
+            if why is not None:
+                raise CorruptLog(f"{segment.path(LOG)} at byte {position}", why)
+            marker = None
+            if header.is_control:
+                where = f"{segment.path(LOG)} at byte {position}"
+                marker = first_control_record(batch, where)
             segment.index(position, header, config.index_interval_bytes)
             epochs.assign(header.partition_leader_epoch, header.base_offset)
             ended = producers.apply(header, marker)
@@ -201,6 +203,18 @@ def _recover_segment(
         segment.rewrite_indexes()
         return _finding("torn-tail", error.subject, error.why, cut_at=end, bytes_dropped=lost)
     segment.rewrite_indexes()
+    return None
+
+
+def _fault(segment: Segment, header: BatchHeader, batch: memoryview) -> str | None:
+    """Why this batch cannot be the next one of the segment, or None."""
+    if header.base_offset < segment.end_offset:
+        return f"offset {header.base_offset} after offset {segment.end_offset - 1}"
+    if header.last_offset - segment.base_offset > MOST_RELATIVE_OFFSET:
+        # A changed bit: no checksum covers the base offset.
+        return f"offset {header.last_offset} is too far from the first of its segment"
+    if crc32c(batch[CRC_START:]) != header.crc:
+        return "the checksum does not match"
     return None
 
 

@@ -26,7 +26,7 @@ from sexton.log.indexes import (
 )
 from sexton.log.names import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, TRANSACTION_INDEX
 from sexton.log.names import segment_file as file_name
-from sexton.records.layout import HEADER_BYTES, NO_TIMESTAMP, BatchHeader, read_header
+from sexton.records.layout import HEADER_BYTES, NO_TIMESTAMP, BatchHeader, hop_to, read_header
 
 READ_BYTES = 1 << 20  # how much of a segment is read at once while it is walked through
 FIRST_READ_BYTES = 8 << 10  # at first: from an index entry on, one batch is near
@@ -88,8 +88,8 @@ class Segment:
             base_offset,
             now_ms,
             log,
-            OffsetIndex(bytearray()),
-            TimeIndex(bytearray()),
+            OffsetIndex(),
+            TimeIndex(),
             [],
             base_offset,
             tail=tail,
@@ -112,11 +112,7 @@ class Segment:
 
     def forget_indexes(self) -> None:
         """Back to nothing known of the log file's content, before it is read anew."""
-        self.offsets, self.times, self.aborted = (
-            OffsetIndex(bytearray()),
-            TimeIndex(bytearray()),
-            [],
-        )
+        self.offsets, self.times, self.aborted = OffsetIndex(), TimeIndex(), []
         self.end_offset, self.bytes_since_index = self.base_offset, 0
         self.max_timestamp, self.first_timestamp = _NO_TIME, None
         for suffix in SEGMENT_SUFFIXES[1:]:
@@ -137,6 +133,22 @@ class Segment:
             self.aborted = parse_aborted(self.disk.read(where), where)
         self._find_end()
 
+    def adopt_indexes(
+        self,
+        offsets: bytes,
+        times: bytes,
+        aborted: list[AbortedTransaction],
+        max_timestamp: TimeEntry,
+    ) -> None:
+        """Takes over what somebody has worked out for a log file just written, and writes it."""
+        self.offsets, self.times = OffsetIndex.parse(offsets), TimeIndex.parse(times)
+        assert (self.offsets.size_bytes, self.times.size_bytes) == (len(offsets), len(times))
+        self.aborted = list(aborted)
+        self.max_timestamp = max_timestamp
+        self._write(OFFSET_INDEX, offsets)
+        self._write(TIME_INDEX, times)
+        self._write(TRANSACTION_INDEX, b"".join(map(pack_aborted, aborted)))
+
     def _find_end(self) -> None:
         """The end offset and largest timestamp, from the last index entries and what follows."""
         if len(self.times):
@@ -146,7 +158,9 @@ class Segment:
             raise CorruptLog(self.path(OFFSET_INDEX), f"points to byte {start} of {self.size}")
         for _position, header in self.headers(start):
             self.end_offset = header.next_offset
-            self._note_time(header)
+            if header.max_timestamp > self.max_timestamp.timestamp:
+                relative = header.last_offset - self.base_offset
+                self.max_timestamp = TimeEntry(header.max_timestamp, relative)
         if self.size:
             first = read_header(self.log.read_at(0, HEADER_BYTES), 0, self.path(LOG))
             self.first_timestamp = first.max_timestamp
@@ -168,21 +182,18 @@ class Segment:
 
     def index(self, position: int, header: BatchHeader, interval: int) -> None:
         """Takes note of a written batch: with an index entry, if the last is far enough away."""
-        self._note_time(header)
+        last_offset = header.last_offset
+        if header.max_timestamp > self.max_timestamp.timestamp:
+            self.max_timestamp = TimeEntry(header.max_timestamp, last_offset - self.base_offset)
         if self.first_timestamp is None:
             self.first_timestamp = header.max_timestamp
         if self.bytes_since_index > interval:
-            entry = OffsetEntry(header.last_offset - self.base_offset, position)
+            entry = OffsetEntry(last_offset - self.base_offset, position)
             self._write(OFFSET_INDEX, self.offsets.append(entry))
             self._write(TIME_INDEX, self.times.append(self.max_timestamp))
             self.bytes_since_index = 0
         self.bytes_since_index += header.size
-        self.end_offset = header.next_offset
-
-    def _note_time(self, header: BatchHeader) -> None:
-        if header.max_timestamp > self.max_timestamp.timestamp:
-            relative = header.last_offset - self.base_offset
-            self.max_timestamp = TimeEntry(header.max_timestamp, relative)
+        self.end_offset = last_offset + 1
 
     def add_aborted(self, entry: AbortedTransaction) -> None:
         self.aborted.append(entry)
@@ -202,8 +213,8 @@ class Segment:
     def rewrite_indexes(self) -> None:
         """Makes the index files equal to what is in memory."""
         contents = {
-            OFFSET_INDEX: bytes(self.offsets.data),
-            TIME_INDEX: bytes(self.times.data),
+            OFFSET_INDEX: self.offsets.pack(),
+            TIME_INDEX: self.times.pack(),
             TRANSACTION_INDEX: b"".join(map(pack_aborted, self.aborted)),
         }
         for suffix, content in contents.items():
@@ -224,8 +235,7 @@ class Segment:
             if position + HEADER_BYTES > window_start + len(window):
                 window, window_start = self.log.read_at(position, want), position
                 want = min(2 * want, READ_BYTES)
-            where = f"{self.path(LOG)} at byte {position}"
-            header = read_header(window, position - window_start, where)
+            header = self._header(window, position - window_start, position)
             yield position, header
             position += header.size
 
@@ -234,15 +244,13 @@ class Segment:
         window, window_start = memoryview(b""), start
         position = start
         while position < self.size:
-            where = f"{self.path(LOG)} at byte {position}"
             if position + HEADER_BYTES > window_start + len(window):
                 window, window_start = memoryview(self.log.read_at(position, READ_BYTES)), position
-            header = read_header(window, position - window_start, where)
+            header = self._header(window, position - window_start, position)
             left = self.size - position
             if header.size > left:
-                raise CorruptLog(
-                    where, f"the batch has {header.size} bytes and only {left} are there"
-                )
+                why = f"the batch has {header.size} bytes and only {left} are there"
+                raise CorruptLog(f"{self.path(LOG)} at byte {position}", why)
             if position + header.size > window_start + len(window):
                 size = max(header.size, READ_BYTES)
                 window, window_start = memoryview(self.log.read_at(position, size)), position
@@ -250,26 +258,33 @@ class Segment:
             yield position, header, window[begin : begin + header.size]
             position += header.size
 
-    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """The first batch that ends at or after `offset`, or None if there is none here."""
-        start = self.offsets.position_before(offset - self.base_offset)
-        for position, header in self.headers(start):
-            if header.last_offset >= offset:
-                return position, header
+    def find(self, offset: int, start: int = 0) -> tuple[int, BatchHeader] | None:
+        """The first batch that ends at or after `offset`, or None if there is none here.
+
+        Looks from `start` on, where a batch begins, if no index entry is nearer.
+        """
+        position = max(start, self.offsets.position_before(offset - self.base_offset))
+        want = FIRST_READ_BYTES
+        while position < self.size:
+            window = self.log.read_at(position, want)
+            place = hop_to(window, 0, offset)
+            if place + HEADER_BYTES <= len(window) or place == 0:
+                return position + place, self._header(window, place, position + place)
+            position += place
+            want = min(2 * want, READ_BYTES)
         return None
+
+    def _header(self, window: bytes | memoryview, place: int, position: int) -> BatchHeader:
+        """The header at `place` of a window of the log file, which is at `position` of the file."""
+        try:
+            return read_header(window, place, "")
+        except CorruptLog as error:  # a path is long to spell out, and seldom needed
+            raise CorruptLog(f"{self.path(LOG)} at byte {position}", error.why) from None
 
     def offset_after_position(self, position: int) -> int:
         """An offset that no batch before `position` reaches, near enough to it."""
-        low, high = 0, len(self.offsets)
-        while low < high:
-            middle = (low + high) // 2
-            if self.offsets[middle].position < position:
-                low = middle + 1
-            else:
-                high = middle
-        if low == len(self.offsets):
-            return self.end_offset
-        return self.base_offset + self.offsets[low].offset
+        found = self.offsets.offset_after(position)
+        return self.end_offset if found is None else self.base_offset + found
 
     # ── ending ──
 
@@ -312,7 +327,7 @@ class Segment:
             file.close()
         self._index_files = {}
 
-    def remove(self) -> None:
+    def remove(self, *, log_last: bool = False) -> None:
         """Removes the files. Nothing is closed: a reader may still hold a `Slice` of the log."""
-        for suffix in SEGMENT_SUFFIXES:
+        for suffix in reversed(SEGMENT_SUFFIXES) if log_last else SEGMENT_SUFFIXES:
             self.disk.remove(self.path(suffix))

@@ -77,7 +77,7 @@ def read_control(key: bytes | None, value: bytes | None, where: str) -> ControlR
     return ControlRecord(kind, key, value)
 
 
-def first_control_record(batch: bytes | memoryview, where: str) -> ControlRecord | None:
+def first_control_record(batch: bytes | bytearray | memoryview, where: str) -> ControlRecord | None:
     """The one record of a control batch, header included; None if cleaning has emptied the batch.
 
     A broker looks at markers all the time, so this reads one without numba.

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sexton.base.errors import CorruptLog
-from sexton.records.codecs import MOST_INFLATED_BYTES, inflate
+from sexton.records.codecs import MOST_INFLATED_BYTES
 from sexton.records.columns import Columns, Spans
 from sexton.records.layout import (
     CODEC_MASK,
@@ -27,6 +28,9 @@ from sexton.records.layout import (
     header_fault,
 )
 from sexton.records.tables import HEADER_TYPE, Array, HeaderTable, field, join, sizes
+
+if TYPE_CHECKING:
+    from sexton.records.inflating import Inflater
 
 Data = bytes | bytearray | memoryview | Array
 
@@ -99,18 +103,18 @@ def scan(data: Data) -> Batches:
         np.concatenate(positions) if positions else np.empty(0, np.int64),
         join(tables),
         end,
-        None if fault == kernels.OK else _header_fault_in_words(fault, array, end),
+        None if fault == kernels.OK else fault_in_words(fault, array.data[end:], len(array) - end),
         torn=fault in (kernels.SHORT_HEADER, kernels.TORN),
     )
 
 
-def _header_fault_in_words(fault: int, data: Array, place: int) -> str:
+def fault_in_words(fault: int, data: bytes | memoryview, left: int) -> str:
+    """What `kernels.scan` has against the header that `data` begins with; `left` bytes follow."""
     from sexton.records import kernels
 
-    left = len(data) - place
     if fault == kernels.SHORT_HEADER:
         return f"{left} bytes left, a batch header has {HEADER_BYTES}"
-    header = BatchHeader.unpack(data.data, place)
+    header = BatchHeader.unpack(data)
     if fault == kernels.TORN:
         return f"the batch has {header.size} bytes and only {left} are there"
     why = header_fault(header)
@@ -142,7 +146,7 @@ class Decoder:
         self._most_inflated = most_inflated
         self._rows = _RowBuffers()
         self._scratch = np.empty(0, np.uint8)
-        self._inflated = np.empty(0, np.uint8)
+        self._inflater: Inflater | None = None
 
     def parts(
         self, batches: Batches, where: str = "data", *, check_crc: bool = True
@@ -159,38 +163,24 @@ class Decoder:
     def _inflated_parts(
         self, batches: Batches, where: str, check_crc: bool
     ) -> Iterator[tuple[Columns, list[BadBatch]]]:
-        status = _crc_status(batches, check_crc)
-        codecs = (field(batches.headers, "attributes") & CODEC_MASK).tolist()
-        raw = batches.data.data
-        first, ends, total = 0, list[int](), 0
-        why: dict[int, str] = {}
-        spans = zip(batches.position.tolist(), batches.size.tolist(), codecs, strict=True)
-        for index, (position, size, codec) in enumerate(spans):
-            section: bytes | memoryview = raw[position + HEADER_BYTES : position + size]
-            if codec and status[index] == 0:
-                try:
-                    section = inflate(codec, section, where, self._most_inflated)
-                except CorruptLog as error:
-                    section, status[index], why[index - first] = b"", -1, error.why
-            total = self._keep(section, total)
-            ends.append(total)
-            if total >= self._part_bytes or index == len(batches) - 1:
-                part = batches.slice(first, index + 1)
-                stops = np.array(ends, np.int64)
-                starts = np.concatenate([np.zeros(1, np.int64), stops[:-1]])
-                data = self._inflated[:total]
-                yield self._decode(part, data, starts, stops, status[first : index + 1], why, False)
-                first, ends, total, why = index + 1, [], 0, {}
+        from sexton.records.inflating import Inflater
 
-    def _keep(self, section: bytes | memoryview, place: int) -> int:
-        """Copies a section to `place` of the memory that parts share; returns its end there."""
-        end = place + len(section)
-        if len(self._inflated) < end:
-            larger = np.empty(max(end, 2 * len(self._inflated)), np.uint8)
-            larger[:place] = self._inflated[:place]
-            self._inflated = larger
-        self._inflated[place:end] = np.frombuffer(section, np.uint8)
-        return end
+        if self._inflater is None:
+            self._inflater = Inflater(self._most_inflated)
+        status = _crc_status(batches, check_crc)
+        first = 0
+        while first < len(batches):
+            plain = self._inflater.run(
+                batches.data, batches.position[first:], status[first:] == 0, where, self._part_bytes
+            )
+            stop = first + len(plain.starts)
+            for index in plain.faults:
+                status[first + index] = -1
+            yield self._decode(
+                batches.slice(first, stop), plain.data, plain.starts, plain.ends,
+                status[first:stop], plain.faults, with_crc=False,
+            )  # fmt: skip
+            first = stop
 
     def _decode(
         self,

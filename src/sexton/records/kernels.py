@@ -135,7 +135,7 @@ def put_varint(place, value):
 
 
 @inline
-def _header_fault(place, left):
+def header_fault(place, left):
     if left < HEADER_BYTES:
         return SHORT_HEADER
     if load_u8(place + 16) != 2:
@@ -166,7 +166,7 @@ def scan(data, size, positions, headers, most):
     end = data + size
     found = 0
     while place < end and found < most:
-        fault = _header_fault(place, end - place)
+        fault = header_fault(place, end - place)
         if fault != OK:
             return found, place - data, fault
         store_i64(positions + 8 * found, place - data)

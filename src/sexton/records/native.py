@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,9 @@ def cache_directory() -> Path:
     return root / "kernels" / source_key()
 
 
+_cache_of_this_process = cache(cache_directory)  # sources are read and summed once, not per kernel
+
+
 def kernel(*signatures: str) -> Callable[[Callable[..., Any]], Any]:
     """Compile for exactly these signatures, on first use of the module, through the cache."""
 
@@ -63,7 +67,7 @@ def kernel(*signatures: str) -> Callable[[Callable[..., Any]], Any]:
 
 def _cached(dispatcher: Any) -> Any:
     chosen = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(cache_directory())  # read when caching is enabled, just below
+    numba.config.CACHE_DIR = str(_cache_of_this_process())  # read when caching is enabled
     try:
         dispatcher.enable_caching()
     except RuntimeError:
@@ -120,6 +124,7 @@ load_be16 = _load(16, types.int16, swap=True)
 load_be32 = _load(32, types.int32, swap=True)
 load_be64 = _load(64, types.int64, swap=True)
 store_u8 = _store(8, types.uint8)
+store_u32 = _store(32, types.uint32)
 store_i32 = _store(32, types.int32)
 store_i64 = _store(64, types.int64)
 store_u64 = _store(64, types.uint64)
@@ -176,6 +181,22 @@ def high_product(_context: Any, _left: Any, _right: Any) -> Any:
         return builder.trunc(builder.lshr(builder.mul(left, right), _I128(64)), _I64)
 
     return types.uint64(types.uint64, types.uint64), generate
+
+
+@intrinsic
+def call_int32(
+    _context: Any, _function: Any, _source: Any, _to: Any, _size: Any, _room: Any
+) -> Any:
+    """Calls the C function at an address: int f(const char *, char *, int, int)."""
+
+    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        pointer = _I8.as_pointer()
+        shape = ir.FunctionType(_I32, [pointer, pointer, _I32, _I32])
+        function = builder.inttoptr(args[0], shape.as_pointer())
+        source, to = (builder.inttoptr(a, pointer) for a in args[1:3])
+        return builder.call(function, [source, to, args[3], args[4]])
+
+    return types.int32(types.int64, types.int64, types.int64, types.int32, types.int32), generate
 
 
 # ── CRC-32C by the CPU's own instruction, where it has one ──

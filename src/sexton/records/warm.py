@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from importlib import import_module
 
-KERNEL_MODULES = ("sexton.records.crc_kernels", "sexton.records.kernels")
+KERNEL_MODULES = (
+    "sexton.records.crc_kernels",
+    "sexton.records.kernels",
+    "sexton.records.lz4_kernels",
+)
 
 
 def warmup(modules: tuple[str, ...] = KERNEL_MODULES) -> list[str]:

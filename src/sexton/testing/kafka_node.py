@@ -19,6 +19,7 @@ from sexton.testing.ports import LOOPBACK, ReservedPort
 
 STOP_TIMEOUT_S = 60.0  # a controlled shutdown hands every leadership over first
 TAIL_BYTES = 4096
+MOST_THREAD_NAME = 15  # letters; Linux cuts the rest off
 
 
 @dataclass(slots=True)
@@ -123,6 +124,18 @@ class KafkaNode:
         """CPU seconds used since it started, user and system (Linux)."""
         fields = self._proc("stat").rpartition(")")[2].split()  # the name before may hold spaces
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def thread_cpu_s(self, name: str) -> float:
+        """CPU seconds of its threads of this name, to the nanosecond (Linux)."""
+        assert self.process is not None, f"node {self.node_id} does not run"
+        spent = 0
+        for task in Path("/proc", str(self.process.pid), "task").iterdir():
+            try:
+                if (task / "comm").read_text().rstrip("\n") == name[:MOST_THREAD_NAME]:
+                    spent += int((task / "schedstat").read_text().split()[0])
+            except (FileNotFoundError, ProcessLookupError):
+                pass  # it has ended since it was listed
+        return spent / 1e9
 
     def _proc(self, name: str) -> str:
         assert self.process is not None, f"node {self.node_id} does not run"

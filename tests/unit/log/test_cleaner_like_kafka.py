@@ -10,7 +10,7 @@ import pytest
 from sexton.log.cleaner import CleanerOptions, clean
 from sexton.log.cleaner_rules import Bounds
 from sexton.log.config import LogConfig
-from sexton.log.disk import RealDisk
+from sexton.log.real_disk import RealDisk
 from sexton.log.recovery import open_log
 from sexton.records import decode
 from sexton.records.layout import headers_in

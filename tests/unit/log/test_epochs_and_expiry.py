@@ -29,7 +29,7 @@ def test_for_an_epoch_that_wrote_nothing_the_one_before_it_answers() -> None:
 
 
 def test_a_time_index_never_skips_a_record_of_the_time_asked_for() -> None:
-    index = TimeIndex(bytearray())
+    index = TimeIndex()
     for entry in (TimeEntry(100, 5), TimeEntry(200, 9), TimeEntry(300, 20)):
         assert index.append(entry)
     assert index.append(TimeEntry(250, 30)) == b""  # no later time than the last

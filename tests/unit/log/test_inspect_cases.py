@@ -13,7 +13,6 @@ verify, dump, batches
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 from sexton.base.findings import Finding
@@ -64,13 +63,13 @@ class Bench:
         fields = {"base_offset": int(first), "partition_leader_epoch": epoch}
         if last:
             fields["last_offset_delta"] = int(last) - int(first)
-        return seal(replace(header, **fields), data[61:])
+        return seal(header._replace(**fields), data[61:])
 
     def _empty(self, who: str, what: str) -> bytes:
         attributes = (TRANSACTIONAL if who[0] == "@" else 0) | (CONTROL if "marker" in what else 0)
         sequence = -1 if "marker" in what else 0
         fields = {"producer_id": int(who[1:]), "producer_epoch": 0, "base_sequence": sequence}
-        return seal(replace(HEADER, attributes=attributes, **fields), b"")
+        return seal(HEADER._replace(attributes=attributes, **fields), b"")
 
     def _file(self, base: int, suffix: str) -> Path:
         return self.directory / names.segment_file(base, suffix)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 
 import pytest
 
@@ -58,16 +57,16 @@ def test_fewer_bytes_than_a_header_cannot_be_unpacked() -> None:
 
 
 def test_a_header_knows_where_its_batch_ends() -> None:
-    header = replace(HEADER, base_offset=100, last_offset_delta=4, batch_length=88)
+    header = HEADER._replace(base_offset=100, last_offset_delta=4, batch_length=88)
     assert (header.size, header.last_offset, header.next_offset) == (100, 104, 105)
 
 
 def test_every_attribute_bit_is_told_apart() -> None:
-    plain = replace(HEADER, attributes=Codec.ZSTD)
+    plain = HEADER._replace(attributes=Codec.ZSTD)
     assert (plain.codec, plain.is_log_append_time, plain.is_transactional) == (4, False, False)
     assert (plain.is_control, plain.delete_horizon_ms, plain.has_producer) == (False, None, False)
     bits = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL | DELETE_HORIZON
-    full = replace(HEADER, attributes=bits, base_timestamp=77, producer_id=0)
+    full = HEADER._replace(attributes=bits, base_timestamp=77, producer_id=0)
     assert (full.codec, full.is_log_append_time, full.is_transactional) == (0, True, True)
     assert (full.is_control, full.delete_horizon_ms, full.has_producer) == (True, 77, True)
 
@@ -76,12 +75,12 @@ def test_sequences_start_again_at_zero_after_the_largest() -> None:
     assert sequence_after(2**31 - 1, 1) == 0
     assert sequence_after(2**31 - 2, 5) == 3
     assert sequence_after(0, -1) == 2**31 - 1
-    wrapping = replace(HEADER, base_sequence=2**31 - 2, last_offset_delta=3)
+    wrapping = HEADER._replace(base_sequence=2**31 - 2, last_offset_delta=3)
     assert wrapping.last_sequence == 1
 
 
 def test_a_batch_without_sequence_has_no_last_one() -> None:
-    assert replace(HEADER, base_sequence=-1, last_offset_delta=9).last_sequence == -1
+    assert HEADER._replace(base_sequence=-1, last_offset_delta=9).last_sequence == -1
 
 
 @pytest.mark.parametrize(
@@ -103,7 +102,7 @@ def test_a_batch_without_sequence_has_no_last_one() -> None:
     ],
 )
 def test_a_header_no_broker_writes_is_refused_in_words(wrong: dict[str, int], why: str) -> None:
-    header = replace(HEADER, **{"batch_length": 49, **wrong})
+    header = HEADER._replace(**{"batch_length": 49, **wrong})
     assert header_fault(header) == why
     with pytest.raises(CorruptLog) as error:
         read_header(header.pack(), 0, "a.log at byte 0")
@@ -111,8 +110,8 @@ def test_a_header_no_broker_writes_is_refused_in_words(wrong: dict[str, int], wh
 
 
 def test_a_header_at_every_limit_is_sound() -> None:
-    widest = replace(
-        HEADER, batch_length=49, base_offset=MOST_OFFSET - 5, last_offset_delta=5, records_count=0
+    widest = HEADER._replace(
+        batch_length=49, base_offset=MOST_OFFSET - 5, last_offset_delta=5, records_count=0
     )
     assert header_fault(widest) is None
 

@@ -1,0 +1,103 @@
+"""A directory of this machine as a `Disk`: the only place where a log meets real files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sexton.base.errors import ConfigError
+
+
+class RealDisk:
+    """A directory of this machine."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+        if not self.root.is_dir():
+            raise ConfigError(str(root), "is not a directory")
+
+    def names(self, directory: str) -> list[str]:
+        try:
+            return sorted(path.name for path in (self.root / directory).iterdir())
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        return (self.root / path).exists()
+
+    def make_directory(self, path: str) -> None:
+        (self.root / path).mkdir(parents=True, exist_ok=True)
+
+    def open(self, path: str) -> RealFile:
+        return RealFile(self.root / path)
+
+    def read(self, path: str) -> bytes:
+        return (self.root / path).read_bytes()
+
+    def rename(self, old: str, new: str) -> None:
+        (self.root / old).replace(self.root / new)
+
+    def remove(self, path: str) -> None:
+        target = self.root / path
+        if target.is_dir():
+            target.rmdir()
+        else:
+            target.unlink(missing_ok=True)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(self.root / path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class RealFile:
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self._descriptor = -1
+        mode = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
+        self._descriptor = os.open(path, mode | os.O_CLOEXEC, 0o644)
+        self._size = os.fstat(self._descriptor).st_size
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return os.pread(self._descriptor, size, position)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        got = 0
+        while got < len(buffer):
+            more = os.preadv(self._descriptor, [buffer[got:]], position + got)
+            if more == 0:
+                break
+            got += more
+        return got
+
+    def append(self, data: bytes | bytearray | memoryview) -> None:
+        left = memoryview(data)
+        while left:
+            written = os.pwrite(self._descriptor, left, self._size)
+            self._size += written
+            left = left[written:]
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+        self._size = size
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        # Before it is closed: the number may soon be that of another file.
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        # A removed segment's file lives on until the last reader lets go of it.
+        self.close()
+
+    def fileno(self) -> int | None:
+        return self._descriptor
