@@ -367,10 +367,14 @@ class Follower:
                 self.accepted = True
                 return [*self._learn(removable), Fetch(self.leader)]
             case Discard(_, term, session, progress, removable) if self._current(term, session):
+                # Until the log is empty it claims nothing: a crash on the way must not leave a
+                # log with a progress that is not its own.
+                first = Persist(Progress(), self.removable, self.began_in)
                 self.progress = progress
-                self.removable = self.removable.raised_to(removable)
+                # After a loss the leader's minima may be lower than what was agreed before it.
+                self.removable = removable
                 self.began_in = term
-                return [DiscardLog(), self._persist(), self._register()]
+                return [first, DiscardLog(), self._persist(), self._register()]
             case Collect(_, term, session, removable) if self._current(term, session):
                 report = Report(self.node, term, session, self.progress)
                 return [*self._learn(removable), report]
