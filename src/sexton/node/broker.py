@@ -1,0 +1,120 @@
+"""One broker: its parts, and who answers which call.
+
+    registration   its place in the cluster, and news of it
+    replicas       its logs and their roles        cleaning, coordination   what may be forgotten
+    transactions   of the ids it coordinates       offsets                  of the groups it keeps
+
+`handle` runs to its end for every event and returns what is to be done outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from sexton.log.directory import DataDirectory
+from sexton.log.disk import Disk
+from sexton.machines.metadata import Image
+from sexton.node.cleaning import Cleaning
+from sexton.node.config import BrokerConfig
+from sexton.node.coordination import Coordination
+from sexton.node.coordinators import Coordinators
+from sexton.node.fetch import Fetch
+from sexton.node.find_coordinator import FindCoordinator
+from sexton.node.group_offsets import GroupOffsets
+from sexton.node.list_offsets import ListOffsets
+from sexton.node.messages import AnnounceRemovable, CollectProgress, RegisterReplicas
+from sexton.node.offset_for_leader_epoch import OffsetForLeaderEpoch
+from sexton.node.outside import Answered, Asked, Caller, Effect, Event, Outside, Ran, Woken
+from sexton.node.produce import Produce
+from sexton.node.producer_ids import ProducerIds
+from sexton.node.registration import Registration
+from sexton.node.replicas import Replicas
+from sexton.node.site import Site
+from sexton.node.transactions import Transactions
+from sexton.node.write_txn_markers import WriteTxnMarkers
+from sexton.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from sexton.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from sexton.protocol.messages.end_txn import EndTxnRequest
+from sexton.protocol.messages.fetch import FetchRequest
+from sexton.protocol.messages.find_coordinator import FindCoordinatorRequest
+from sexton.protocol.messages.init_producer_id import InitProducerIdRequest
+from sexton.protocol.messages.list_offsets import ListOffsetsRequest
+from sexton.protocol.messages.offset_commit import OffsetCommitRequest
+from sexton.protocol.messages.offset_fetch import OffsetFetchRequest
+from sexton.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from sexton.protocol.messages.produce import ProduceRequest
+from sexton.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from sexton.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+
+Handler = Callable[[Caller, Any, int], None]
+
+
+class Broker:
+    def __init__(
+        self, config: BrokerConfig, disk: Disk, random: Random, now_ms: int, clock_ms: int
+    ) -> None:
+        directory = DataDirectory.open(disk, lambda _partition: config.log, now_ms)
+        self.site = site = Site(config, Outside(now_ms, clock_ms), directory, random, Image())
+        self.replicas = replicas = Replicas(site)
+        self.coordination = Coordination(site, replicas)
+        self.cleaning = Cleaning(site, replicas)
+        self.coordinators = coordinators = Coordinators(site, replicas)
+        self.producer_ids = ProducerIds(site)
+        self.transactions = Transactions(site, coordinators, self.producer_ids)
+        self.offsets = GroupOffsets(site, coordinators)
+        self.produce = Produce(site, replicas, self.transactions.verify)
+        self.registration = Registration(site, replicas, coordinators.reconcile)
+        fetch, markers = (
+            Fetch(site, replicas),
+            WriteTxnMarkers(site, replicas, self.offsets, self.produce),
+        )
+        self._handlers: dict[type, Handler] = {
+            ProduceRequest: self.produce.handle,
+            FetchRequest: lambda caller, request, _version: fetch.handle(caller, request),
+            ListOffsetsRequest: ListOffsets(site, replicas).handle,
+            OffsetForLeaderEpochRequest: OffsetForLeaderEpoch(site, replicas).handle,
+            FindCoordinatorRequest: FindCoordinator(site, coordinators).handle,
+            InitProducerIdRequest: self.transactions.init_producer_id,
+            AddPartitionsToTxnRequest: self.transactions.add_partitions,
+            AddOffsetsToTxnRequest: self.transactions.add_offsets,
+            EndTxnRequest: self.transactions.end,
+            WriteTxnMarkersRequest: markers.handle,
+            OffsetCommitRequest: self.offsets.commit,
+            TxnOffsetCommitRequest: self.offsets.commit_in_transaction,
+            OffsetFetchRequest: self.offsets.fetch,
+            RegisterReplicas: lambda c, request, _version: self.coordination.register(c, request),
+            CollectProgress: lambda c, request, _version: self.coordination.collect(c, request),
+            AnnounceRemovable: lambda c, request, _version: self.coordination.announce(c, request),
+        }
+
+    def start(self) -> list[Effect]:
+        self.registration.register()
+        self.replicas.start_timers()
+        self.coordination.start()
+        self.cleaning.start()
+        return self.site.outside.take_effects()
+
+    def handle(self, event: Event, now_ms: int, clock_ms: int) -> list[Effect]:
+        outside = self.site.outside
+        outside.now_ms, outside.clock_ms = now_ms, clock_ms
+        match event:
+            case Asked(caller, request, version):
+                self._handlers[type(request)](caller, request, version)
+            case Answered(token, response):
+                outside.came_back(token, response)
+            case Ran(token, result):
+                outside.came_back(token, result)
+            case Woken():
+                outside.woken()
+        while (action := outside.due()) is not None:
+            action()
+        return outside.take_effects()
+
+    def close(self, now_ms: int) -> None:
+        """Leaves the logs in good order; the next start needs no recovery."""
+        self.site.directory.close(now_ms, self.site.broker_epoch)
+
+    def check(self) -> None:
+        self.replicas.check()

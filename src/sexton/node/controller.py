@@ -1,0 +1,92 @@
+"""The controller beside the brokers: the machine, and the log its records live in.
+
+The log is an ordinary partition, `__cluster_metadata-0`, compacted like any other: a key for each
+thing the cluster knows, the latest record of a key counts. Every decision is synced before anybody
+is told of it. There is one controller on purpose: it is small, starts at once, and while it is away
+brokers go on serving; what waits is elections and changes. Who needs more runs Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import Any, cast
+
+from sexton.base.partitions import TopicPartition
+from sexton.log.config import LogConfig
+from sexton.log.directory import DataDirectory
+from sexton.log.disk import Disk
+from sexton.log.partition import PartitionLog
+from sexton.machines import controller as machine
+from sexton.machines.controller import Controller, ControllerConfig
+from sexton.machines.metadata import Record, from_bytes, to_bytes
+from sexton.node.outside import Asked, Effect, Event, Outside, Woken
+from sexton.records.few import few_batch, few_records
+
+METADATA = TopicPartition("__cluster_metadata", 0)
+_CONFIG = LogConfig(cleanup_policy="compact", segment_bytes=1 << 20)
+
+
+class ControllerNode:
+    def __init__(self, disk: Disk, config: ControllerConfig, now_ms: int, clock_ms: int) -> None:
+        self.outside = Outside(now_ms, clock_ms)
+        self._directory = DataDirectory.open(disk, lambda _partition: _CONFIG, now_ms)
+        log = self._directory.logs.get(METADATA)
+        if log is None:
+            log = self._directory.create(METADATA, uuid.UUID(int=1), _CONFIG, now_ms)
+        self._log: PartitionLog = log
+        self._log.advance_high_watermark(self._log.end_offset)
+        records = list(self._stored())
+        self.machine = Controller.load(records, clock_ms, config, log_end=self._log.end_offset)
+        self._tick()
+
+    def start(self) -> list[Effect]:
+        return self.outside.take_effects()
+
+    def handle(self, event: Event, now_ms: int, clock_ms: int) -> list[Effect]:
+        outside = self.outside
+        outside.now_ms, outside.clock_ms = now_ms, clock_ms
+        if isinstance(event, Asked):
+            told = replace(cast("Any", event.request), caller=event.caller)
+            self._carry_out(self.machine.handle(told, clock_ms))
+        elif isinstance(event, Woken):
+            outside.woken()
+            while (action := outside.due()) is not None:
+                action()
+        return outside.take_effects()
+
+    def _carry_out(self, effects: list[machine.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case machine.Append(records, start):
+                    assert start == self._log.end_offset
+                    self._append(records)
+                case machine.Answer(caller, answer):
+                    self.outside.answer(caller, answer)
+                case machine.WakeAt(at_ms):
+                    self.outside.after(max(at_ms - self.outside.clock_ms, 0), self._tick)
+
+    def _tick(self) -> None:
+        self._carry_out(self.machine.handle(machine.Tick(), self.outside.clock_ms))
+
+    # ── the log ──
+
+    def _append(self, records: tuple[Record, ...]) -> None:
+        now_ms = self.outside.now_ms
+        batch = few_batch([to_bytes(record) for record in records], now_ms)
+        self._log.append_as_leader(batch, 0, now_ms, from_client=False)
+        self._log.flush(now_ms)
+        self._log.advance_high_watermark(self._log.end_offset)
+
+    def _stored(self) -> list[Record]:
+        found: list[Record] = []
+        for segment, position, header in self._log.batches(0):
+            batch = segment.log.read_at(position, header.size)
+            found += [
+                from_bytes(record.key or b"", record.value)
+                for record in few_records(batch, str(METADATA))
+            ]
+        return found
+
+    def check(self) -> None:
+        self.machine.check()

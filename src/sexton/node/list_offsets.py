@@ -1,0 +1,102 @@
+"""ListOffsets: the offset at a time, or at one of a log's ends.
+
+Versions 1 to 11; tiered storage (timestamps -4 and -5) is not there and is answered with -1. A
+consumer asks the leader; replica id -2, a debugging consumer, may ask any replica.
+"""
+
+from __future__ import annotations
+
+from sexton.base.errors import Refused
+from sexton.base.partitions import TopicPartition
+from sexton.log.partition import PartitionLog
+from sexton.node.fetch import READ_COMMITTED, check_epoch
+from sexton.node.outside import Caller
+from sexton.node.replica import Replica
+from sexton.node.replicas import Replicas
+from sexton.node.site import Site
+from sexton.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from sexton.records.few import few_records
+
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+ANY_REPLICA = -2
+
+
+class ListOffsets:
+    def __init__(self, site: Site, replicas: Replicas) -> None:
+        self._site = site
+        self._replicas = replicas
+
+    def handle(self, caller: Caller, request: ListOffsetsRequest, _version: int) -> None:
+        response = ListOffsetsResponse()
+        for topic in request.topics:
+            answers = [
+                self._answer(TopicPartition(topic.name, asked.partition_index), asked, request)
+                for asked in topic.partitions
+            ]
+            response.topics.append(ListOffsetsTopicResponse(topic.name, answers))
+        self._site.outside.answer(caller, response)
+
+    def _answer(
+        self, partition: TopicPartition, asked: ListOffsetsPartition, request: ListOffsetsRequest
+    ) -> ListOffsetsPartitionResponse:
+        answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+        try:
+            if request.replica_id == ANY_REPLICA:
+                replica = self._replicas.get(partition)
+            else:
+                replica, _role = self._replicas.led(partition)
+            check_epoch(replica, asked.current_leader_epoch)
+            timestamp, offset = self._find(replica, asked.timestamp, request)
+        except Refused as refused:
+            answer.error_code = refused.error
+            return answer
+        answer.timestamp, answer.offset = timestamp, offset
+        if offset >= 0:
+            answer.leader_epoch = replica.log.epochs.at(offset)
+        return answer
+
+    def _find(
+        self, replica: Replica, timestamp: int, request: ListOffsetsRequest
+    ) -> tuple[int, int]:
+        log = replica.log
+        if request.replica_id >= 0:
+            end = log.end_offset
+        elif request.isolation_level == READ_COMMITTED:
+            end = log.last_stable_offset
+        else:
+            end = log.high_watermark
+        if timestamp == LATEST:
+            return -1, end
+        if timestamp == EARLIEST:
+            return -1, log.log_start_offset
+        if timestamp < MAX_TIMESTAMP:
+            return -1, -1
+        if timestamp == MAX_TIMESTAMP:
+            newest = max((s.max_timestamp for s in log.segments), default=None)
+            found = None if newest is None else (newest.timestamp, newest.offset)
+        else:
+            found = _first_at(log, timestamp)
+        if found is None or found[1] >= end:
+            return -1, -1
+        return found
+
+
+def _first_at(log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
+    """The first record that is not older, as (timestamp, offset)."""
+    for segment in log.segments:
+        if segment.max_timestamp.timestamp < timestamp:
+            continue
+        for position, header in segment.headers(0):
+            if header.max_timestamp < timestamp or header.is_control:
+                continue
+            batch = segment.log.read_at(position, header.size)
+            for record in few_records(batch, log.directory):
+                if record.timestamp >= timestamp and record.offset >= log.log_start_offset:
+                    return record.timestamp, record.offset
+    return None

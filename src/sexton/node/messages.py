@@ -1,0 +1,50 @@
+"""What our own nodes say to each other beyond Kafka's protocol: private APIs, from key 20000 up.
+
+The machines' own events travel as they are; what is here only gathers them, so that a pair of
+brokers exchanges one message about all the partitions they share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sexton.base.partitions import TopicPartition
+from sexton.machines import compaction
+
+RegisterAnswer = compaction.Accept | compaction.Discard | compaction.Refuse
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterReplicas:
+    """A follower to its leader, before it fetches."""
+
+    registers: tuple[tuple[TopicPartition, compaction.Register], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterReplicasAnswer:
+    answers: tuple[tuple[TopicPartition, RegisterAnswer], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectProgress:
+    """A leader to a follower: how far are you?"""
+
+    collects: tuple[tuple[TopicPartition, compaction.Collect], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectProgressAnswer:
+    reports: tuple[tuple[TopicPartition, compaction.Report], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceRemovable:
+    """A leader to a follower: below these the group may forget."""
+
+    announcements: tuple[tuple[TopicPartition, compaction.Announce], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceRemovableAnswer:
+    pass

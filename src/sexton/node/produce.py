@@ -1,0 +1,235 @@
+"""Produce: batches from clients, appended and acknowledged.
+
+Versions 3 to 13; from 12 on a transactional client leaves it to the partition's leader to add the
+partition to its transaction (TV2, KIP-890).
+
+    acks 0    no answer           acks 1   appended here           acks -1   the whole ISR has it
+
+The first batch of a transaction in a partition is appended only after the transaction's coordinator
+has said that the transaction is ongoing there. Otherwise a batch that was delayed on the network
+could open a transaction that nobody will ever end, and hold up every read_committed reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sexton.base.errors import Refused
+from sexton.base.kafka_errors import KafkaError
+from sexton.base.partitions import TopicPartition
+from sexton.node.outside import Caller
+from sexton.node.replica import Replica
+from sexton.node.replicas import Replicas
+from sexton.node.site import Site
+from sexton.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from sexton.protocol.wire import Buffer
+from sexton.records.layout import HEADER_BYTES, BatchHeader
+
+IMPLICIT_ADD_VERSION = 12
+
+Verified = Callable[[KafkaError], None]
+Verify = Callable[[str, int, int, TopicPartition, bool, Verified], None]
+# (transactional id, producer id, epoch, partition, whether to add it, what to do then)
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """One request until all its partitions are settled."""
+
+    caller: Caller
+    request: ProduceRequest
+    response: ProduceResponse
+    left: int = 0
+    sent: bool = False
+
+
+@dataclass(slots=True)
+class _Verifying:
+    """Batches of one producer that wait for the coordinator's word, in the order they came."""
+
+    waiting: list[Callable[[KafkaError], None]] = field(default_factory=list)
+    ended_meanwhile: bool = False  # a marker came: the word is about a transaction that is over
+
+
+class Produce:
+    def __init__(self, site: Site, replicas: Replicas, verify: Verify) -> None:
+        self._site = site
+        self._replicas = replicas
+        self._verify = verify
+        self._verifying: dict[tuple[TopicPartition, int], _Verifying] = {}
+
+    def handle(self, caller: Caller, request: ProduceRequest, version: int) -> None:
+        call = _Call(caller, request, ProduceResponse())
+        todo: list[tuple[TopicPartition, Buffer, PartitionProduceResponse]] = []
+        for topic in request.topic_data:
+            name = topic.name or self._name_of(topic.topic_id)
+            answered = TopicProduceResponse(name=name, topic_id=topic.topic_id)
+            call.response.responses.append(answered)
+            for data in topic.partition_data:
+                result = PartitionProduceResponse(index=data.index, base_offset=-1)
+                answered.partition_responses.append(result)
+                records = data.records if data.records is not None else b""
+                todo.append((TopicPartition(name, data.index), records, result))
+        call.left = len(todo)
+        for partition, records, result in todo:
+            self._take(call, partition, records, result, version)
+        if request.acks == -1 and not call.sent:
+            self._site.outside.after(request.timeout_ms, lambda: self._time_out(call))
+
+    def ended(self, partition: TopicPartition, producer_id: int) -> None:
+        """A marker was appended: what the coordinator is being asked about is over."""
+        verifying = self._verifying.get((partition, producer_id))
+        if verifying is not None:
+            verifying.ended_meanwhile = True
+
+    def _name_of(self, topic_id: bytes) -> str:
+        found = self._site.image.topic_by_id(topic_id.hex())
+        return found.name if found else ""
+
+    def _take(
+        self,
+        call: _Call,
+        partition: TopicPartition,
+        records: Buffer,
+        result: PartitionProduceResponse,
+        version: int,
+    ) -> None:
+        def append(verified: KafkaError) -> None:
+            if verified != KafkaError.NONE:
+                self._settle(call, result, verified)
+                return
+            try:
+                self._append(call, partition, records, result)
+            except Refused as refused:
+                self._refuse(call, partition, result, refused)
+
+        try:
+            replica, _role = self._replicas.led(partition)
+            if call.request.acks not in (-1, 0, 1):
+                why = f"acks is {call.request.acks}, not -1, 0 or 1"
+                raise Refused(KafkaError.INVALID_REQUIRED_ACKS, why)
+            header = _first_header(records)
+            if header.is_transactional and call.request.transactional_id is not None:
+                self._append_verified(call, replica, header, version, append)
+            else:
+                append(KafkaError.NONE)
+        except Refused as refused:
+            self._refuse(call, partition, result, refused)
+
+    def _append_verified(
+        self, call: _Call, replica: Replica, header: BatchHeader, version: int, append: Verified
+    ) -> None:
+        """Appends at once if the transaction is known to be open here, else asks first."""
+        producer = replica.log.producers.known.get(header.producer_id)
+        is_open = (
+            producer is not None
+            and producer.open_first_offset is not None
+            and producer.epoch == header.producer_epoch
+        )
+        key = (replica.partition, header.producer_id)
+        verifying = self._verifying.get(key)
+        if verifying is not None:
+            verifying.waiting.append(append)
+            return
+        if is_open:
+            append(KafkaError.NONE)
+            return
+        verifying = self._verifying[key] = _Verifying([append])
+
+        def verified(error: KafkaError) -> None:
+            del self._verifying[key]
+            if error == KafkaError.NONE and verifying.ended_meanwhile:
+                error = KafkaError.INVALID_TXN_STATE
+            for waiting in verifying.waiting:
+                waiting(error)
+
+        adds = version >= IMPLICIT_ADD_VERSION
+        transactional_id = call.request.transactional_id or ""
+        self._verify(
+            transactional_id, header.producer_id, header.producer_epoch, replica.partition, adds,
+            verified,
+        )  # fmt: skip
+
+    def _append(
+        self,
+        call: _Call,
+        partition: TopicPartition,
+        records: Buffer,
+        result: PartitionProduceResponse,
+    ) -> None:
+        replica, _role = self._replicas.led(partition)
+        waits = call.request.acks == -1
+
+        def acknowledged(error: KafkaError) -> None:
+            if error == KafkaError.NONE:
+                error = self._enough_replicas(replica)
+            self._settle(call, result, error)
+
+        # The result is filled in before anyone is told: a batch may be replicated at once.
+        done = replica.append(records, waits=waits)
+        result.base_offset, result.log_append_time_ms = done.first_offset, done.append_time_ms
+        result.log_start_offset = replica.log.log_start_offset
+        if not waits:
+            self._settle(call, result, KafkaError.NONE)
+            return
+        replica.acknowledge(done.last_offset, acknowledged)
+
+    def _enough_replicas(self, replica: Replica) -> KafkaError:
+        if replica.in_sync < self._site.min_insync_replicas(replica.partition.topic):
+            return KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return KafkaError.NONE
+
+    def _refuse(
+        self,
+        call: _Call,
+        partition: TopicPartition,
+        result: PartitionProduceResponse,
+        refused: Refused,
+    ) -> None:
+        result.error_message = refused.why
+        record = self._site.image.partitions.get(partition)
+        if refused.error == KafkaError.NOT_LEADER_OR_FOLLOWER and record is not None:
+            result.current_leader = LeaderIdAndEpoch(record.leader, record.leader_epoch)
+        self._settle(call, result, refused.error)
+
+    def _settle(self, call: _Call, result: PartitionProduceResponse, error: KafkaError) -> None:
+        result.error_code = error
+        if error != KafkaError.NONE:
+            result.base_offset = -1
+        call.left -= 1
+        if call.left == 0:
+            self._send(call)
+
+    def _time_out(self, call: _Call) -> None:
+        """What has not been replicated in time may still be: the client does not know."""
+        if call.sent:
+            return
+        # The objects given away stay as they are when late acknowledgements come.
+        timed_out = ProduceResponse()
+        for topic in call.response.responses:
+            copy = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+            copy.partition_responses = [
+                PartitionProduceResponse(index=r.index, error_code=KafkaError.REQUEST_TIMED_OUT)
+                for r in topic.partition_responses
+            ]
+            timed_out.responses.append(copy)
+        call.response = timed_out
+        self._send(call)
+
+    def _send(self, call: _Call) -> None:
+        if not call.sent and call.request.acks != 0:
+            self._site.outside.answer(call.caller, call.response)
+        call.sent = True
+
+
+def _first_header(records: Buffer) -> BatchHeader:
+    if len(records) < HEADER_BYTES:
+        raise Refused(KafkaError.CORRUPT_MESSAGE, f"{len(records)} bytes are no record batch")
+    return BatchHeader.unpack(records)

@@ -1,0 +1,103 @@
+"""This broker's place in the cluster: it registers, sends heartbeats, and hears what has changed.
+
+    RegisterBroker ──▶ broker epoch ──▶ Heartbeat ⇄ records of the metadata log
+
+The controller keeps a heartbeat until there is news, so a change arrives as soon as it is made.
+Whoever is told that its registration has been replaced, or was away for so long that it was fenced,
+registers again or goes on; its replicas do what the records say in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sexton.base.partitions import TopicPartition
+from sexton.machines.controller_events import (
+    Heartbeat,
+    HeartbeatAnswer,
+    RegisterBroker,
+    Registered,
+    StaleBroker,
+)
+from sexton.machines.metadata import ConfigRecord, Image, Record, Removed
+from sexton.node.outside import CONTROLLER
+from sexton.node.replicas import Replicas
+from sexton.node.site import Site
+
+
+class Registration:
+    def __init__(self, site: Site, replicas: Replicas, changed: Callable[[], None]) -> None:
+        self._site = site
+        self._replicas = replicas
+        self._changed = changed  # called after every change of the image
+        self._metadata_end = 0
+        self._incarnation = f"{site.random.getrandbits(64):016x}"
+        self.fenced = True
+        self.leaving = False
+        self.may_stop = False
+
+    def register(self) -> None:
+        request = RegisterBroker(
+            None, self._site.node, self._incarnation, self._replicas.found(),
+            self._site.config.endpoint, self._site.config.rack,
+        )  # fmt: skip
+        self._site.ask_controller(request, self._registered)
+
+    def _registered(self, answer: object | None) -> None:
+        if isinstance(answer, Registered):
+            self._site.broker_epoch = answer.broker_epoch
+            self._heartbeat()
+        else:
+            self._site.outside.after(self._site.config.broker_heartbeat_interval_ms, self.register)
+
+    def _heartbeat(self) -> None:
+        config = self._site.config
+        request = Heartbeat(
+            None, config.node_id, self._site.broker_epoch, self._metadata_end,
+            self._replicas.high_watermarks(), self.leaving,
+        )  # fmt: skip
+        timeout = config.broker_heartbeat_interval_ms + config.broker_session_timeout_ms // 2
+        self._site.outside.ask(CONTROLLER, request, self._heard, timeout)
+
+    def _heard(self, answer: object | None) -> None:
+        if isinstance(answer, StaleBroker):
+            self._incarnation = f"{self._site.random.getrandbits(64):016x}"
+            self.register()
+            return
+        if not isinstance(answer, HeartbeatAnswer):
+            self._replicas.forget_what_was_told()
+            pause = self._site.config.broker_heartbeat_interval_ms // 4
+            self._site.outside.after(pause, self._heartbeat)
+            return
+        self.fenced, self.may_stop = answer.fenced, answer.may_stop
+        if answer.snapshot:
+            self._start_from(answer.records)
+        elif answer.start == self._metadata_end:
+            self._take(answer.records)
+        self._metadata_end = answer.end
+        self._heartbeat()
+
+    def _start_from(self, records: tuple[Record, ...]) -> None:
+        before, self._site.image = self._site.image, Image.of(records)
+        image = self._site.image
+        stray = [p for p in self._site.directory.logs if p not in image.partitions]
+        for partition in dict.fromkeys([*image.changed_since(before), *stray]):
+            self._replicas.obey(partition)
+        for topic in image.topics:
+            self._replicas.reconfigure(topic)
+        self._changed()
+
+    def _take(self, records: tuple[Record, ...]) -> None:
+        changed: dict[TopicPartition, None] = {}
+        for record in records:
+            for partition in self._site.image.apply(record):
+                changed[partition] = None
+        for partition in changed:
+            self._replicas.obey(partition)
+        for record in records:
+            if isinstance(record, ConfigRecord) and record.resource == "topic":
+                self._replicas.reconfigure(record.name)
+            elif isinstance(record, Removed) and record.key[:2] == ("config", "topic"):
+                self._replicas.reconfigure(str(record.key[2]))
+        if records:
+            self._changed()

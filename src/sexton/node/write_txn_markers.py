@@ -1,0 +1,97 @@
+"""WriteTxnMarkers: a transaction coordinator says how a transaction ended.
+
+Versions 1 and 2. The answer for a partition comes when its marker is below the high watermark; for
+one of `__consumer_offsets` when, besides, the offsets it commits can be fetched (KAFKA-17507).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sexton.base.errors import Refused
+from sexton.base.kafka_errors import KafkaError
+from sexton.base.partitions import TopicPartition
+from sexton.node.coordinators import CONSUMER_OFFSETS
+from sexton.node.group_offsets import GroupOffsets
+from sexton.node.outside import Caller
+from sexton.node.produce import Produce
+from sexton.node.replicas import Replicas
+from sexton.node.site import Site
+from sexton.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from sexton.records.control import ControlType, marker_batch
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    caller: Caller
+    response: WriteTxnMarkersResponse
+    left: int
+
+
+class WriteTxnMarkers:
+    def __init__(
+        self, site: Site, replicas: Replicas, offsets: GroupOffsets, produce: Produce
+    ) -> None:
+        self._site = site
+        self._replicas = replicas
+        self._offsets = offsets
+        self._produce = produce
+
+    def handle(self, caller: Caller, request: WriteTxnMarkersRequest, _version: int) -> None:
+        call = _Call(caller, WriteTxnMarkersResponse(), 0)
+        todo = []
+        for marker in request.markers:
+            result = WritableTxnMarkerResult(producer_id=marker.producer_id)
+            call.response.markers.append(result)
+            for topic in marker.topics:
+                of_topic = WritableTxnMarkerTopicResult(name=topic.name)
+                result.topics.append(of_topic)
+                for number in topic.partition_indexes:
+                    one = WritableTxnMarkerPartitionResult(partition_index=number)
+                    of_topic.partitions.append(one)
+                    todo.append((TopicPartition(topic.name, number), marker, one))
+        call.left = len(todo)
+        for partition, marker, one in todo:
+            self._write(call, partition, marker, one)
+
+    def _write(
+        self,
+        call: _Call,
+        partition: TopicPartition,
+        marker: WritableTxnMarker,
+        result: WritableTxnMarkerPartitionResult,
+    ) -> None:
+        def written(error: KafkaError) -> None:
+            result.error_code = error
+            call.left -= 1
+            if call.left == 0:
+                self._site.outside.answer(call.caller, call.response)
+
+        try:
+            replica, _role = self._replicas.led(partition)
+            self._produce.ended(partition, marker.producer_id)
+            if partition.topic == CONSUMER_OFFSETS:
+                self._offsets.write_marker(partition, marker, written)
+                return
+            done = replica.append(batch_of(marker, self._site.now_ms), client=False)
+        except Refused as refused:
+            written(refused.error)
+            return
+        replica.acknowledge(done.last_offset, written)
+
+
+def batch_of(marker: WritableTxnMarker, now_ms: int) -> bytes:
+    return marker_batch(
+        ControlType.COMMIT if marker.transaction_result else ControlType.ABORT,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        coordinator_epoch=marker.coordinator_epoch,
+        timestamp=now_ms,
+    )

@@ -1,0 +1,254 @@
+"""One seed, from an empty cluster to a verdict.
+
+    build ──▶ hours of work, with faults ──▶ heal ──▶ do all agree? ──▶ wait ──▶ is all tidy?
+
+Healing ends every fault, starts every process, lets clients stop and transactions time out. Then
+replicas must agree. After that time passes, with only a little traffic so that segments roll, and
+what may be removed must be gone.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from sexton.base.partitions import TopicPartition
+from sexton.machines import controller as admin
+from sexton.node.coordinators import CONSUMER_OFFSETS, TRANSACTION_STATE
+from sexton.node.outside import CONTROLLER
+from sexton.sim.checks import Checks, Counts, Violated, Violation
+from sexton.sim.clients import Client, Traffic
+from sexton.sim.faults import FAULTS, Stage, Undo
+from sexton.sim.options import HOUR_MS, MINUTE_MS, Options
+from sexton.sim.readers import Committer, Reader
+from sexton.sim.world import World
+from sexton.sim.writers import TV1, TV2, Habits, KeyedWriter, TransactionalWriter
+
+START_MS = 1_750_000_000_000
+TOPIC = "orders"
+SETTLE_MS = 2 * HOUR_MS
+TIDY_DAYS = 4
+SLACK = 12  # records and witnesses that the last rounds of traffic may leave
+
+
+@dataclass(slots=True)
+class Result:
+    seed: int
+    options: Options
+    violation: Violation | None = None
+    hours: float = 0.0
+    events: int = 0
+    counts: Counts = field(default_factory=Counts)
+    traffic: Traffic = field(default_factory=Traffic)
+    faults: dict[str, int] = field(default_factory=dict)
+    messages_lost: int = 0
+    messages_repeated: int = 0
+
+
+Story = Callable[[int, str], None]
+
+
+class Run:
+    def __init__(
+        self, options: Options, *, story: Story | None = None, without: frozenset[int] = frozenset()
+    ) -> None:
+        self.options = options
+        self.result = Result(options.seed, options)
+        self._without = without  # numbers of faults that are left out
+        self.world = World(
+            [options.broker(node) for node in range(1, options.brokers + 1)],
+            options.controller(), options.seed, START_MS,
+        )  # fmt: skip
+        if story is not None:
+            self.world.story = lambda line: story(self.world.now_ms - START_MS, line)
+        topics = (TOPIC, TRANSACTION_STATE, CONSUMER_OFFSETS)
+        coordinated = options.policy == "coordinated"
+        self.checks = Checks(self.world, coordinated, lambda topic: topic in topics)
+        self.orders = tuple(TopicPartition(TOPIC, n) for n in range(options.partitions))
+        everything = (*self.orders, *(TopicPartition(topic, 0) for topic in topics[1:]))
+        self.stage = Stage(self.world, self.checks, everything, options.unclean)
+        self.clients: list[Client] = []
+        self._undo: dict[int, Undo] = {}
+        self.injected: list[tuple[int, int, str]] = []  # number, time, what
+
+    def go(self) -> Result:
+        try:
+            self._build()
+            self._work()
+            self._heal()
+            self._tidy()
+        except Violated as violated:
+            self.result.violation = violated.violation
+        except Exception as error:  # noqa: BLE001  whatever a node raises is a finding
+            self.result.violation = self._crash(error)
+        self._sum_up()
+        return self.result
+
+    def _crash(self, error: Exception) -> Violation:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{last.filename.rsplit('/', 1)[-1]}:{last.lineno} in {last.name}"
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        self.traceback = "".join(traceback.format_exception(error))
+        return Violation("crash", self.world.now_ms, place, what)
+
+    traceback: str = ""
+
+    # ── before ──
+
+    def _build(self) -> None:
+        world, options = self.world, self.options
+        for address in world.processes:
+            world.start(address)
+        world.run_until(world.now_ms + 20 * MINUTE_MS)
+        for number, (topic, partitions) in enumerate(
+            ((TOPIC, options.partitions), (TRANSACTION_STATE, 1), (CONSUMER_OFFSETS, 1))
+        ):
+            create = admin.CreateTopic(
+                None, topic, f"{number + 1:032x}", partitions, 3, internal=topic != TOPIC
+            )
+            self.stage.order(create)
+        world.run_until(world.now_ms + 20 * MINUTE_MS)
+        self._hire()
+
+    def _hire(self) -> None:
+        options, number = self.options, 0
+        habits = Habits(self.orders, options.keys, options.write_pause_ms, options.deletes)
+
+        def common() -> tuple[World, Checks, Traffic, int, str]:
+            nonlocal number
+            number += 1
+            seed = f"{options.seed} client {number}"
+            return self.world, self.checks, self.result.traffic, number, seed
+
+        for _ in range(options.writers):
+            self.clients.append(KeyedWriter(*common(), habits))
+        for index in range(options.transactional_writers):
+            version = options.transaction_version or (TV1, TV2)[index % 2]
+            group = f"t-group-{index}" if index % 2 == 0 else None
+            timeout = (5 if index % 2 else 15) * MINUTE_MS
+            self.clients.append(TransactionalWriter(*common(), habits, version, timeout, group))
+        for _ in range(2):
+            self.clients.append(Reader(*common(), self.orders, 20 * MINUTE_MS))
+        self.clients.append(Committer(*common(), 10 * MINUTE_MS))
+        for client in self.clients:
+            client.start()  # type: ignore[attr-defined]
+
+    # ── during ──
+
+    def _work(self) -> None:
+        world, options = self.world, self.options
+        end = world.now_ms + options.hours * HOUR_MS
+        plan = Random(f"{options.seed} plan")
+        time, number = world.now_ms, 0
+        while options.faults:
+            time += int(plan.expovariate(1 / options.fault_pause_ms))
+            lasts = int(plan.expovariate(1 / options.fault_lasts_ms))
+            name = plan.choice(options.faults)
+            if time >= end:
+                break
+            if number not in self._without:
+                self._plan(number, time, name, min(lasts, 3 * options.fault_lasts_ms))
+            number += 1
+        look = Random(f"{options.seed} looks")
+        while world.now_ms < end:
+            world.run_until(min(end, world.now_ms + look.randint(20, 200) * MINUTE_MS))
+            self.checks.look_at_all()
+            self._check_nodes()
+
+    def _plan(self, number: int, time: int, name: str, lasts_ms: int) -> None:
+        def begin() -> None:
+            done = FAULTS[name](self.stage, Random(f"{self.options.seed} fault {number}"))
+            if done is None:
+                return
+            told, undo = done
+            self.result.faults[name] = self.result.faults.get(name, 0) + 1
+            self.injected.append((number, self.world.now_ms, told))
+            self.world.tell(f"#{number} {told}")
+            if undo is not None:
+                self._undo[number] = undo
+                self.world.after(lasts_ms, lambda: end())
+
+        def end() -> None:
+            undo = self._undo.pop(number, None)
+            if undo is not None:
+                self.world.tell(f"#{number} is over")
+                undo()
+
+        self.world.at(time, begin)
+
+    def _check_nodes(self) -> None:
+        for process in self.world.processes.values():
+            if process.node is not None:
+                process.node.check()
+
+    # ── after ──
+
+    def _heal(self) -> None:
+        world = self.world
+        world.tell("all faults end")
+        self.stage.calm = True
+        for number in sorted(self._undo):
+            self._undo.pop(number)()
+        world.network.holds.clear()
+        world.network.cuts.clear()
+        world.run_until(world.now_ms + 10 * MINUTE_MS)
+        for address, process in world.processes.items():
+            process.disk.fuse = None
+            process.disk.memory.room_bytes = None
+            world.resume(address)
+            world.start(address)
+        world.run_until(world.now_ms + SETTLE_MS)
+        self._lead_everything()
+        self._stop_clients()
+        world.run_until(world.now_ms + SETTLE_MS)
+        self.checks.healed()
+        for client in self.clients:
+            if isinstance(client, TransactionalWriter):
+                client.check_promises()
+
+    def _stop_clients(self) -> None:
+        """Those in a transaction are let go; the coordinator ends it for them."""
+        self.world.tell("clients stop")
+        for client in self.clients:
+            client.stop()
+
+    def _lead_everything(self) -> None:
+        """What cannot be led without loss is declared lost: the operator's last resort."""
+        for partition in self.stage.partitions:
+            record = self.stage.record(partition)
+            if record is not None and record.leader < 0:
+                self.stage.order(admin.Elect(None, *partition, unclean=True))
+        self.world.run_until(self.world.now_ms + SETTLE_MS)
+
+    def _tidy(self) -> None:
+        """Days with one write now and then, so that segments roll and cleaning goes on."""
+        world, options = self.world, self.options
+        world.tell("time passes")
+        number = len(self.clients) + 1
+        habits = Habits(self.orders, 1, 3 * HOUR_MS, 0.0)
+        seed = f"{options.seed} last writer"
+        writer = KeyedWriter(world, self.checks, self.result.traffic, number, seed, habits)
+        writer.start()
+        world.run_until(world.now_ms + TIDY_DAYS * 24 * HOUR_MS)
+        writer.stop()
+        world.run_until(world.now_ms + HOUR_MS)
+        self.checks.healed()
+        if options.policy == "coordinated":
+            self.checks.cleaned_up(SLACK, (TOPIC,))
+
+    def _sum_up(self) -> None:
+        result, world = self.result, self.world
+        result.hours = (world.now_ms - START_MS) / HOUR_MS
+        result.events = world.events
+        result.counts = self.checks.counts
+        result.messages_lost = world.network.lost
+        result.messages_repeated = world.network.repeated
+
+
+def run_seed(options: Options) -> Result:
+    return Run(options).go()
+
+
+__all__ = ["CONTROLLER", "Result", "Run", "run_seed"]

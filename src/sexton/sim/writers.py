@@ -1,0 +1,423 @@
+"""Those who write: keyed values and deletes, alone or in transactions.
+
+A transactional writer commits, aborts, or walks away in the middle; and sometimes an earlier self
+of it wakes up and goes on where it was (a zombie), which the cluster must not believe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sexton.base.kafka_errors import KafkaError
+from sexton.base.partitions import TopicPartition
+from sexton.node.coordinators import CONSUMER_OFFSETS, TRANSACTION_STATE
+from sexton.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from sexton.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from sexton.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from sexton.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from sexton.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from sexton.records.few import KeyAndValue
+from sexton.sim.checks import Checks
+from sexton.sim.clients import (
+    PAUSE_MS,
+    TRY_AGAIN,
+    Client,
+    Sequence,
+    Traffic,
+    batch_of,
+    produce_request,
+    produced,
+)
+from sexton.sim.truth import Outcome
+from sexton.sim.world import World
+
+TV1, TV2 = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What a writer writes, and how often."""
+
+    partitions: tuple[TopicPartition, ...]
+    keys: int
+    pause_ms: int  # between two writes, on average
+    deletes: float  # the share of tombstones
+    rest_ms: int = 0  # between bursts; 0: it never rests
+    burst: int = 20
+
+
+class Writer(Client):
+    """Common to both kinds: choosing what to write, and when."""
+
+    def __init__(
+        self, world: World, checks: Checks, traffic: Traffic, number: int, seed: str, habits: Habits
+    ) -> None:
+        super().__init__(world, checks, traffic, number, seed)
+        self.habits = habits
+        self.count = 0
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """After the usual pause; after a burst, after a long one."""
+        habits = self.habits
+        mean = habits.pause_ms
+        if habits.rest_ms and self.count and self.count % habits.burst == 0:
+            mean = habits.rest_ms
+        self.after(max(1, int(self.random.expovariate(1 / mean))), action)
+
+    def record(self) -> KeyAndValue:
+        self.count += 1
+        key = f"k{self.random.randrange(self.habits.keys)}".encode()
+        if self.random.random() < self.habits.deletes:
+            self.traffic.deletes += 1
+            return key, None
+        self.traffic.writes += 1
+        return key, f"{-self.address}.{self.count}".encode()
+
+    @property
+    def excused(self) -> bool:
+        """Has something been lost that promises rest on?"""
+        return False
+
+    def promised(
+        self, partition: TopicPartition, offset: int, records: list[KeyAndValue], epoch: int
+    ) -> None:
+        """The cluster has acknowledged these: they must be in the truth, as they were written."""
+        if self.excused:
+            return
+        truth = self.checks.group(partition).truth
+        for place, (key, value) in enumerate(records, offset):
+            entry = truth.entries.get(place)
+            if entry is None and (truth.losses > epoch or place >= truth.end):
+                if truth.losses == epoch:
+                    what = f"offset {place} of {partition} was acknowledged above all watermarks"
+                    self.checks.fail("acknowledged-early", str(partition), what)
+                continue  # lost since, and declared so
+            if truth.losses == epoch and (
+                entry is None or (entry.key, entry.value) != (key, value)
+            ):
+                what = f"offset {place} was acknowledged as {key!r}={value!r} and is {entry}"
+                self.checks.fail("acknowledged-lost", str(partition), what)
+
+
+class KeyedWriter(Writer):
+    """An idempotent producer that writes one batch at a time."""
+
+    def start(self) -> None:
+        self._sequences: dict[TopicPartition, Sequence] = {}
+        self.soon(self._write)
+
+    def _write(self) -> None:
+        partition = self.random.choice(self.habits.partitions)
+        sequence = self._sequences.get(partition)
+        if sequence is None:
+            self._init(partition)
+            return
+        records = [self.record() for _ in range(self.random.choice((1, 1, 1, 2, 4)))]
+        batch = batch_of(records, sequence, self.world.now_ms)
+        losses = self.checks.group(partition).truth.losses
+
+        def then(response: object) -> KafkaError:
+            result = produced(response)
+            error = KafkaError(result.error_code)
+            if error == KafkaError.NONE:
+                sequence.next += len(records)
+                self.promised(partition, result.base_offset, records, losses)
+                self.soon(self._write)
+            elif error not in TRY_AGAIN:
+                # Its state at the broker is gone (expired, or lost): it starts over.
+                del self._sequences[partition]
+                self.soon(self._write)
+            return error
+
+        self.ask_leader(partition, produce_request(partition, batch), then, 11)
+
+    def _init(self, partition: TopicPartition) -> None:
+        def then(response: object) -> KafkaError:
+            assert isinstance(response, InitProducerIdResponse)
+            error = KafkaError(response.error_code)
+            if error == KafkaError.NONE:
+                fresh = Sequence(response.producer_id, response.producer_epoch)
+                self._sequences[partition] = fresh
+                self._write()
+            return error
+
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        self.ask_leader(partition, request, then, 5)
+
+
+class Written(NamedTuple):
+    partition: TopicPartition
+    offset: int
+    records: int
+    losses: int  # how often the partition had lost records by then
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """One transaction of one writer."""
+
+    producer_id: int
+    epoch: int
+    left: int  # batches still to be written
+    sequences: dict[TopicPartition, Sequence] = field(default_factory=dict)
+    added: dict[TopicPartition, None] = field(default_factory=dict)  # told to the coordinator
+    written: list[Written] = field(default_factory=list)
+    offsets: bool = False
+
+
+@dataclass(slots=True)
+class Ended:
+    """What a writer was told of a transaction: it must be so in the truth."""
+
+    committed: bool
+    written: list[Written]
+
+
+class TransactionalWriter(Writer):
+    def __init__(
+        self,
+        world: World,
+        checks: Checks,
+        traffic: Traffic,
+        number: int,
+        seed: str,
+        habits: Habits,
+        version: int,
+        timeout_ms: int,
+        group: str | None,
+    ) -> None:
+        super().__init__(world, checks, traffic, number, seed, habits)
+        self.transactional_id = f"t{number}"
+        self.version = version
+        self.timeout_ms = timeout_ms
+        self.group = group
+        self.ended: list[Ended] = []
+        self._zombie: _Transaction | None = None
+        self._consumed = 0
+
+    @property
+    def _state(self) -> TopicPartition:
+        return self.coordinator(TRANSACTION_STATE, self.transactional_id)
+
+    @property
+    def excused(self) -> bool:
+        # A coordinator that has lost its log may give out an epoch a second time.
+        return self.checks.group(self._state).truth.losses > 0
+
+    def start(self) -> None:
+        self.soon(self._init)
+
+    # ── beginning ──
+
+    def _init(self) -> None:
+        def then(response: object) -> KafkaError:
+            assert isinstance(response, InitProducerIdResponse)
+            error = KafkaError(response.error_code)
+            if error == KafkaError.NONE:
+                self._begin(response.producer_id, response.producer_epoch)
+            elif error not in TRY_AGAIN:
+                self.soon(self._init)
+            return error
+
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms
+        )
+        self.ask_leader(self._state, request, then, 5)
+
+    def _begin(
+        self, producer_id: int, epoch: int, sequences: dict[TopicPartition, Sequence] | None = None
+    ) -> None:
+        batches = self.random.choice((1, 1, 2, 3))
+        transaction = _Transaction(producer_id, epoch, batches, sequences or {})
+        self.soon(lambda: self._go_on(transaction))
+
+    def _go_on(self, transaction: _Transaction) -> None:
+        if transaction.left > 0:
+            transaction.left -= 1
+            self._add(transaction)
+            return
+        chance = self.random.random()
+        if chance < 0.08:
+            self._abandon(transaction)
+        elif self.group is not None and chance < 0.4 and not transaction.offsets:
+            self._send_offsets(transaction)
+        else:
+            self._end(transaction, commit=chance < 0.75)
+
+    def _abandon(self, transaction: _Transaction) -> None:
+        """The process dies, or hangs; another one takes its place some time later."""
+        self.traffic.abandoned += 1
+        self._zombie = transaction
+        self.after(self.random.randint(1, 3 * self.timeout_ms), self._init)
+        if self.random.random() < 0.7:
+            self.after(self.random.randint(1, 6 * self.timeout_ms), self._zombie_wakes)
+
+    def _zombie_wakes(self) -> None:
+        zombie, self._zombie = self._zombie, None
+        if zombie is not None:
+            zombie.left = 1
+            self._add(zombie, zombie=True)
+
+    # ── writing ──
+
+    def _add(self, transaction: _Transaction, *, zombie: bool = False) -> None:
+        partition = self.random.choice(self.habits.partitions)
+        if self.version == TV2 or partition in transaction.added:
+            self._write(transaction, partition, zombie)
+            return
+
+        def then(response: object) -> KafkaError:
+            assert isinstance(response, AddPartitionsToTxnResponse)
+            results = response.results_by_topic_v3_and_below[0].results_by_partition
+            error = KafkaError(results[0].partition_error_code)
+            if error == KafkaError.NONE:
+                transaction.added[partition] = None
+                self._write(transaction, partition, zombie)
+            elif error not in TRY_AGAIN:
+                self._failed(zombie)
+            return error
+
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=transaction.producer_id,
+            v3_and_below_producer_epoch=transaction.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(partition.topic, [partition.partition])],
+        )
+        self.ask_leader(self._state, request, then, 3)
+
+    def _write(self, transaction: _Transaction, partition: TopicPartition, zombie: bool) -> None:
+        sequence = transaction.sequences.setdefault(
+            partition, Sequence(transaction.producer_id, transaction.epoch)
+        )
+        records = [self.record() for _ in range(self.random.choice((1, 1, 2)))]
+        batch = batch_of(records, sequence, self.world.now_ms, transactional=True)
+        losses = self.checks.group(partition).truth.losses
+
+        def then(response: object) -> KafkaError:
+            result = produced(response)
+            error = KafkaError(result.error_code)
+            if error == KafkaError.NONE:
+                sequence.next += len(records)
+                self.promised(partition, result.base_offset, records, losses)
+                written = Written(partition, result.base_offset, len(records), losses)
+                transaction.written.append(written)
+                if not zombie:
+                    self.soon(lambda: self._go_on(transaction))
+            elif error not in TRY_AGAIN:
+                self._failed(zombie)
+            return error
+
+        request = produce_request(partition, batch, self.transactional_id)
+        self.ask_leader(partition, request, then, 12 if self.version == TV2 else 11)
+
+    def _failed(self, zombie: bool) -> None:
+        """Fenced, timed out, or its state is gone: a real client would start over."""
+        self.traffic.fenced += 1
+        if not zombie:
+            self.after(PAUSE_MS, self._init)
+
+    def _send_offsets(self, transaction: _Transaction) -> None:
+        transaction.offsets = True
+        group = self.group
+        assert group is not None
+        of_group = self.coordinator(CONSUMER_OFFSETS, group)
+
+        def commit() -> None:
+            self._consumed += 1
+            entry = TxnOffsetCommitRequestPartition(0, self._consumed, -1, "")
+            request = TxnOffsetCommitRequest(
+                transactional_id=self.transactional_id,
+                group_id=group,
+                producer_id=transaction.producer_id,
+                producer_epoch=transaction.epoch,
+                topics=[TxnOffsetCommitRequestTopic("input", [entry])],
+            )
+            self.ask_leader(of_group, request, committed, 3)
+
+        def committed(response: object) -> KafkaError:
+            assert isinstance(response, TxnOffsetCommitResponse)
+            error = KafkaError(response.topics[0].partitions[0].error_code)
+            if error == KafkaError.NONE:
+                self._go_on(transaction)
+            elif error not in TRY_AGAIN:
+                self._failed(False)
+            return error
+
+        def added(response: object) -> KafkaError:
+            assert isinstance(response, AddOffsetsToTxnResponse)
+            error = KafkaError(response.error_code)
+            if error == KafkaError.NONE:
+                commit()
+            elif error not in TRY_AGAIN:
+                self._failed(False)
+            return error
+
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.epoch,
+            group_id=group,
+        )
+        self.ask_leader(self._state, request, added, 3)
+
+    # ── ending ──
+
+    def _end(self, transaction: _Transaction, commit: bool) -> None:
+        def then(response: object) -> KafkaError:
+            assert isinstance(response, EndTxnResponse)
+            error = KafkaError(response.error_code)
+            if error == KafkaError.NONE:
+                self._told(transaction, commit)
+                if self.version == TV2:
+                    self._begin(response.producer_id, response.producer_epoch)
+                else:  # the epoch stays, and sequences go on
+                    self._begin(transaction.producer_id, transaction.epoch, transaction.sequences)
+            elif error not in TRY_AGAIN:
+                self._failed(False)
+            return error
+
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.epoch,
+            committed=commit,
+        )
+        self.ask_leader(self._state, request, then, 5 if self.version == TV2 else 3)
+
+    def _told(self, transaction: _Transaction, commit: bool) -> None:
+        if commit:
+            self.traffic.committed += 1
+        else:
+            self.traffic.aborted += 1
+        self.ended.append(Ended(commit, transaction.written))
+
+    def check_promises(self) -> None:
+        """At the end: every transaction whose end was acknowledged has ended so."""
+        for ended in [] if self.excused else self.ended:
+            for partition, offset, records, losses in ended.written:
+                truth = self.checks.group(partition).truth
+                if truth.losses != losses:
+                    continue
+                wanted = Outcome.COMMITTED if ended.committed else Outcome.ABORTED
+                for place in range(offset, offset + records):
+                    entry = truth.entries.get(place)
+                    if entry is None or entry.outcome is not wanted:
+                        what = f"offset {place} was acknowledged as {wanted.value} and is {entry}"
+                        self.checks.fail("transaction-broken", str(partition), what)
