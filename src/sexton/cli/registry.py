@@ -35,7 +35,10 @@ class Group:
     summary: str
 
 
-GROUPS: tuple[Group, ...] = (Group("log", "Look at logs on disk, without a broker."),)
+GROUPS: tuple[Group, ...] = (
+    Group("log", "Look at logs on disk, without a broker."),
+    Group("sim", "Try to break a simulated cluster, from one seed."),
+)
 
 COMMANDS: tuple[Entry, ...] = (
     Entry(
@@ -52,7 +55,20 @@ COMMANDS: tuple[Entry, ...] = (
         "Compact logs on disk as Apache Kafka's cleaner does, or say what that would remove.",
     ),
     Entry("log stats", "Count bytes, records, keys, tombstones and transactions of logs on disk."),
-    Entry("warmup", "Compile the decoding kernels now, so that the next command starts at once."),
+    Entry(
+        "sim run",
+        "Run simulated clusters through faults, and check that no replica forgets too early.",
+    ),
+    Entry(
+        "sim replay",
+        "Run one seed again and tell its story: faults, elections, cleaning, and how it ended.",
+    ),
+    Entry(
+        "sim shrink",
+        "Find the fewest faults with which a seed still fails, and the command that replays them.",
+    ),
+    Entry("sim faults", "List every kind of fault that the simulator knows."),
+    Entry("warmup", "Compile the kernels now, so that the next command starts at once."),
 )
 
 EXAMPLES: Examples = (

@@ -1,0 +1,29 @@
+"""`sexton sim faults`: what the simulator can do to a cluster."""
+
+from __future__ import annotations
+
+from sexton.cli.options import FormatOption
+from sexton.cli.output import Output
+from sexton.cli.writers import Format
+from sexton.report.tables import Column
+
+EXAMPLES = (
+    ("See what can be put into --faults", "sexton sim faults"),
+    (
+        "All of them but one, for --faults",
+        "sexton sim faults --format tsv | cut -f1 | grep -v old-disk | paste -sd,",
+    ),
+)
+COLUMNS = (Column("fault"), Column("what"))
+
+
+def command(format: FormatOption = Format.table) -> None:
+    """List every kind of fault that the simulator knows.
+
+    A seed chooses some of them; `--faults` of the other commands chooses in its place.
+    """
+    with Output("sim faults", format) as out:
+        from sexton.sim.faults import FAULTS, describe
+
+        out.rows("faults", COLUMNS, [(name, describe(name)) for name in FAULTS])
+        out.summarize(faults=len(FAULTS))
