@@ -203,8 +203,13 @@ class PartitionLog:
             self._roll_at(self.end_offset, now_ms)
 
     def _roll_at(self, base_offset: int, now_ms: int) -> None:
-        """A new active segment; an empty one that indexes could not serve any more is replaced."""
+        """A new active segment; an empty one that indexes could not serve any more is replaced.
+
+        The old one is synced first. Otherwise a power cut could take its last batches and leave the
+        new segment: a hole that looks like what cleaning leaves.
+        """
         self.active.seal()
+        self.flush(now_ms)
         self.take_snapshot()
         fresh = Segment.create(self.disk, self.directory, base_offset, now_ms)
         if self.active.size == 0:
