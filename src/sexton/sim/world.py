@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
+from sexton.base.errors import Refused
+from sexton.base.kafka_errors import KafkaError
 from sexton.machines.controller import ControllerConfig
 from sexton.node.broker import Broker
 from sexton.node.config import BrokerConfig
@@ -38,6 +40,7 @@ from sexton.sim.network import CLIENTS, Address, Network
 
 Action = Callable[[], None]
 Then = Callable[[object | None], None]
+DISK_FAILURES = (OSError, Refused)  # the latter with KAFKA_STORAGE_ERROR only
 REFUSED_MS = 2  # how long it takes to learn that nobody is there
 
 
@@ -133,7 +136,7 @@ class World:
         process.disk.fuse = None
         try:
             process.node = node = self._node(process)
-        except OSError as error:
+        except DISK_FAILURES as error:
             self._halt(process, error)
             return
         if self.observer is not None:
@@ -147,9 +150,11 @@ class World:
         random = Random(f"{self._seed} node {process.address} {process.life}")
         return Broker(self._configs[process.address], disk, random, now_ms, self.now_ms)
 
-    def _halt(self, process: Process, error: OSError) -> None:
+    def _halt(self, process: Process, error: OSError | Refused) -> None:
         """A disk that does not keep what must be kept: the broker stops, as Kafka's does."""
-        self.tell(f"{name_of(process.address)} halts: {error.strerror}")
+        if isinstance(error, Refused) and error.error != KafkaError.KAFKA_STORAGE_ERROR:
+            raise error
+        self.tell(f"{name_of(process.address)} halts: {error}")
         self.kill(process.address)
         self.after(self.restart_ms, lambda: self.start(process.address))
 
@@ -160,7 +165,7 @@ class World:
         if broker is not None:
             try:
                 broker.close(self.now_ms + process.ahead_ms)
-            except OSError as error:
+            except DISK_FAILURES as error:
                 self._halt(process, error)
                 return
             process.node = None
@@ -215,7 +220,7 @@ class World:
         except PowerCut:
             self._power_cut(process)
             return
-        except OSError as error:
+        except DISK_FAILURES as error:
             self._halt(process, error)
             return
         if self.observer is not None:
