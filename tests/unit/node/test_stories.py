@@ -132,9 +132,8 @@ class Story:
             replica = self._replica(node)
             if replica is not None:
                 mine, group = replica.progress, replica.removable
-                lines.append(
-                    f"{node}: MCCO {mine.mcco} MXFO {mine.mxfo}  MTRO {group.mtro} MXRO {group.mxro}"
-                )
+                own = f"MCCO {mine.mcco} MXFO {mine.mxfo}"
+                lines.append(f"{node}: {own}  MTRO {group.mtro} MXRO {group.mxro}")
         return "\n".join(lines)
 
     def do_read(self, case: Case) -> str:
