@@ -18,7 +18,8 @@ mended or discarded before it joins.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sexton.base.partitions import TopicPartition
@@ -97,7 +98,8 @@ class Checks:
         self.counts = Counts()
         self._watched = watched  # which topics
         self.groups: dict[TopicPartition, _Group] = {}
-        self.rotten: dict[int, None] = {}  # brokers with a flipped bit: their reads prove nothing
+        # Brokers with a flipped bit, and what turns it: what they read meanwhile proves nothing.
+        self.rotten: dict[int, Callable[[], None]] = {}
         # What a replica looked like after the last step, to see quickly that nothing has changed.
         self._last_seen: dict[int, dict[TopicPartition, object]] = {}
         world.observer = self
@@ -163,7 +165,9 @@ class Checks:
                 self._elected(replica, group)
             high_watermark = replica.log.high_watermark
             if high_watermark > truth.end and replica.leader_epoch >= truth.lost_before_epoch:
-                for wrong in truth.learn(replica.log, high_watermark):
+                with self._as_written(replica):
+                    contradictions = truth.learn(replica.log, high_watermark)
+                for wrong in contradictions:
                     self.fail("offset-reused", _where(replica), wrong)
             if elected:
                 self.look(replica)
@@ -209,7 +213,8 @@ class Checks:
         truth.epoch = epoch = replica.leader_epoch
         if replica.record.lost_in == epoch:
             self.counts.losses += 1
-            truth.become(log, began_at)
+            with self._as_written(replica):
+                truth.become(log, began_at)
             truth.lost_before_epoch = epoch
             group.damaged.clear()
         elif began_at < truth.end:
@@ -223,6 +228,16 @@ class Checks:
             truth.lose_after(began_at)
             truth.lost_before_epoch = epoch
         group.damaged.pop(replica.site.node, None)
+
+    @contextmanager
+    def _as_written(self, replica: Replica) -> Iterator[None]:
+        """The truth is what was written, not what a broken disk makes of it."""
+        turn = self.rotten.get(replica.site.node, lambda: None)
+        turn()
+        try:
+            yield
+        finally:
+            turn()
 
     # ── looking at a replica ──
 

@@ -452,22 +452,24 @@ def flipped_bit(stage: Stage, random: Random) -> tuple[str, Undo] | None:
     sealed = [s for s in replica.log.segments[:-1] if s.size] if replica else []
     if not sealed:
         return None
-    process, segment = stage.world.processes[address], random.choice(sealed)
+    segment = random.choice(sealed)
     path, place, bit = segment.path(".log"), random.randrange(segment.size), random.randrange(8)
-    data = segment.log.read_at(0, segment.size)
-    process.disk.memory.flip(path, place, bit)
-    stage.checks.rotten[address] = None
+    healthy = segment.log.read_at(0, segment.size)
+    broken = bytearray(healthy)
+    broken[place] ^= 1 << bit
+
+    def turn() -> None:
+        """And back again; the segment may have been cleaned or removed meanwhile."""
+        disk = stage.world.processes[address].disk
+        if disk.exists(path) and bytes(disk.read(path)) in (healthy, bytes(broken)):
+            disk.memory.flip(path, place, bit)
 
     def undo() -> None:
-        disk = stage.world.processes[address].disk
         stage.checks.rotten.pop(address, None)
-        if disk.exists(path):
-            now = bytearray(disk.read(path))
-            if len(now) == len(data):
-                now[place] ^= 1 << bit
-                if bytes(now) == data:
-                    disk.memory.flip(path, place, bit)
+        turn()
 
+    turn()
+    stage.checks.rotten[address] = turn
     return f"a bit of {path} on broker {address} turns over", undo
 
 
