@@ -30,7 +30,7 @@ from benchmarks.registry import Setting
 from benchmarks.result import Result, TimesAsFast
 from benchmarks.segments import GIB, MIB, Segments
 from sexton.log.cleaner import CleanerOptions, begin
-from sexton.log.cleaner_rules import Bounds
+from sexton.log.cleaner_bounds import Bounds
 from sexton.log.config import LogConfig
 from sexton.log.real_disk import RealDisk
 from sexton.log.recovery import open_log

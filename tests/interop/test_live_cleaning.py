@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from sexton.log.cleaner import CleanerOptions, clean
-from sexton.log.cleaner_rules import Bounds
+from sexton.log.cleaner_bounds import Bounds
 from sexton.log.config import LogConfig
 from sexton.log.names import CLEANER_OFFSETS
 from sexton.log.partition import PartitionLog

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sexton.log.cleanable import LogCleaning
 from sexton.log.cleaner import CleanerOptions, clean
-from sexton.log.cleaner_rules import Bounds
+from sexton.log.cleaner_bounds import Bounds
 from sexton.log.config import LogConfig
 from sexton.log.memory_disk import MemoryDisk
 from sexton.log.partition import PartitionLog

@@ -131,7 +131,7 @@ def _passed(
     dry_run: bool,
 ) -> tuple[str | int, ...]:
     from sexton.log.cleaner import CleanerOptions, clean
-    from sexton.log.cleaner_rules import Bounds
+    from sexton.log.cleaner_bounds import Bounds
 
     log = _opened(out, directory, now_ms, dry_run)
     end = min(log.last_stable_offset, log.active.base_offset)

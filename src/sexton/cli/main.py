@@ -8,7 +8,6 @@ is asked for. Whatever a command lets escape ends here, as one message and one e
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -29,6 +28,9 @@ COMPLETION_VARIABLE = "_SEXTON_COMPLETE"
 
 def run() -> NoReturn:
     """The console script."""
+    # numpy brings a library for matrices, which starts a thread for each core as it is imported. We
+    # have no matrices, and that thread's search for work is a tenth of a second of every command.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(main(sys.argv[1:]))
 
 
@@ -124,6 +126,8 @@ def _root(
 
 def version_text() -> str:
     """What a bug report should say."""
+    import platform
+
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     return f"sexton {sexton.__version__}, Python {platform.python_version()}, {system}"
 

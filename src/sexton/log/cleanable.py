@@ -14,13 +14,16 @@ Worth it, if any of these holds:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sexton.base.errors import CorruptLog, Refused
-from sexton.log.cleaner import Cleaned, CleanerOptions, Waiting, clean
-from sexton.log.cleaner_rules import Bounds, LastBatches, Policy
+from sexton.log.cleaner_bounds import Bounds, LastBatches, Policy
+from sexton.log.cleaner_report import Cleaned, CleanerOptions, Waiting
 from sexton.log.partition import PartitionLog
-from sexton.log.workshop import Workshop
 from sexton.records.layout import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from sexton.log.workshop import Workshop
 
 RETRY_MS = 15_000  # after a failed pass, as log.cleaner.backoff.ms
 MOST_RETRY_MS = 15 * 60 * 1000
@@ -90,6 +93,8 @@ class LogCleaning:
         shop: Workshop | None = None,
     ) -> Cleaned | None:
         """One pass; None if it failed, which is remembered and tried again later."""
+        from sexton.log.cleaner import clean  # with its kernels: only who cleans needs them
+
         bounds = pass_bounds(log, candidate, now_ms, tombstones_below, markers_below)
         try:
             cleaned = clean(log, bounds, options, shop)

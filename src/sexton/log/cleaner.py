@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from math import expm1
 
 from sexton.base.errors import CorruptLog
+from sexton.log.cleaner_bounds import Bounds
 from sexton.log.cleaner_chunk import Work
 from sexton.log.cleaner_pile import Pile
 from sexton.log.cleaner_plan import Chunk, Group, Source, plan
 from sexton.log.cleaner_report import Cleaned, CleanerOptions, Tally, Waiting
-from sexton.log.cleaner_rules import Bounds
 from sexton.log.cleaner_swap import Prepared
 from sexton.log.names import CLEANED, LOG
 from sexton.log.partition import PartitionLog

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sexton.base.errors import CorruptLog
-from sexton.log.cleaner_rules import Bounds, LastBatches, Transactions, fates
+from sexton.log.cleaner_bounds import Bounds, LastBatches
+from sexton.log.cleaner_rules import Transactions, fates
 from sexton.log.config import LogConfig
 from sexton.log.indexes import AbortedTransaction
 from sexton.log.names import LOG

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from sexton.log.cleaner_rules import Bounds
+from sexton.log.cleaner_bounds import Bounds
 from sexton.records.layout import CONTROL, DELETE_HORIZON, BatchHeader
-from sexton.records.tables import HeaderTable
-from sexton.records.tables import field as column
+
+if TYPE_CHECKING:
+    from sexton.records.tables import HeaderTable
 
 SET_BYTES = 128 << 20  # Kafka's log.cleaner.dedupe.buffer.size
 
@@ -53,9 +55,11 @@ class Waiting:
         A batch keeps its delete horizon when its last tombstone has gone. If the pass was free to
         remove tombstones from it, there is none left to wait for.
         """
-        marked = column(headers, "attributes") & (CONTROL | DELETE_HORIZON) != 0
-        marked |= column(headers, "records_count") == 0
-        marked &= column(headers, "base_offset") < bounds.end
+        marked = (headers["attributes"] & (CONTROL | DELETE_HORIZON)).astype(bool)
+        marked |= headers["records_count"] == 0
+        if not marked.any():
+            return  # as in most logs, most of the time
+        marked &= headers["base_offset"] < bounds.end
         for row in headers[marked]:
             header = BatchHeader.unpack(row.tobytes())
             if header.records_count == 0:

@@ -115,13 +115,15 @@ class TimeIndex:
     @classmethod
     def parse(cls, data: bytes) -> TimeIndex:
         """The valid entries that `data` begins with."""
-        index = cls()
-        entries = list(cls.ENTRY.iter_unpack(data[: len(data) // cls.ENTRY.size * cls.ENTRY.size]))
-        if not entries or entries[0] == (0, 0):
-            return index  # preallocated and never written
-        times, offsets = zip(*entries, strict=True)
-        index.times.extend(times)
-        index.offsets.extend(offsets)
+        words = array("i", data[: len(data) // cls.ENTRY.size * cls.ENTRY.size])
+        times = array("i", bytes(8 * (len(words) // 3)))
+        times[::2], times[1::2] = words[::3], words[1::3]  # the halves of each
+        index = cls(array("q", times.tobytes()), words[2::3])
+        if sys.byteorder == "little":
+            index.times.byteswap()
+            index.offsets.byteswap()
+        if len(index) and index[0] == (0, 0):
+            return cls()  # preallocated and never written
         index._keep(min(_rising(index.times, lt), _rising(index.offsets, le)))
         return index
 

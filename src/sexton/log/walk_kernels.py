@@ -13,18 +13,17 @@ it, not even if the file is cut by somebody else meanwhile.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import types
 
 from sexton.records.kernels import HEADER_BYTES, OK, header_fault
-from sexton.records.native import copy, kernel, load_be32, store_i64
+from sexton.records.native import CFunction, copy, kernel, load_be32, store_i64
 
 SHORT_READ = -1  # the file ends before its size, or cannot be read
 LEAST_WINDOW = 256
 
-_pread = types.ExternalFunction(
-    "pread", types.int64(types.int32, types.int64, types.int64, types.int64)
-)
+_pread: Any = CFunction("pread", "int64(int32, int64, int64, int64)")
 
 
 @kernel("UniTuple(int64, 3)(int32, int64, int64, int64, int64, int64, int64, int64)")

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from sexton.records.native import (
-    HAS_CRC32C,
+    Constant,
     crc32c_byte,
     crc32c_word,
+    has_crc32c,
     inline,
     kernel,
     load_u8,
@@ -70,8 +71,10 @@ def _byte_tables() -> Tables:
 
 
 _LONG, _MIDDLE, _SHORT = 8192, 1024, 128
-_AFTER_LONG, _AFTER_MIDDLE, _AFTER_SHORT = (_shift_tables(n) for n in (_LONG, _MIDDLE, _SHORT))
-_BYTES = _byte_tables()
+_AFTER_LONG: Any = Constant(lambda: _shift_tables(_LONG))
+_AFTER_MIDDLE: Any = Constant(lambda: _shift_tables(_MIDDLE))
+_AFTER_SHORT: Any = Constant(lambda: _shift_tables(_SHORT))
+_BYTES: Any = Constant(_byte_tables)
 
 
 @inline
@@ -138,7 +141,7 @@ def _by_tables(start, end):
     return np.uint32(crc ^ U(0xFFFFFFFF))
 
 
-if HAS_CRC32C:
+if has_crc32c():
 
     @kernel("uint32(int64, int64)")
     def crc32c(start, end):

@@ -1,7 +1,7 @@
 """A few records to a batch and back, one at a time: for a broker's own topics.
 
-Kernels take a second to load and pay off from thousands of records on; a broker that writes an
-offset now and then is served better by plain Python. The bytes are the same.
+numpy and kernels take a fifth of a second to load and pay off from thousands of records on; a
+broker that writes an offset now and then is served better by plain Python. The bytes are the same.
 """
 
 from __future__ import annotations

@@ -1,80 +1,93 @@
-"""Numba with pointers: what a kernel needs to walk Kafka's bytes at memory speed.
+"""What kernels are written in: Python that is compiled, with pointers.
 
-Kernels take integer addresses and load through the intrinsics below. (Arrays handed to inlined
-helpers cost a reference count per call: 40 instead of 15 ns a record.) An address is only ever
-loaded from after the kernel has checked it against the end of its buffer.
+A kernel takes integer addresses and walks Kafka's bytes through the loads and stores below, at
+memory speed. (Arrays handed to inlined helpers cost a reference count per call: 40 instead of 15 ns
+a record.) An address is only ever loaded from after the kernel has checked it against the end of
+its buffer.
 
-`@kernel` compiles ahead into a cache that is keyed by the *source of every kernel module*: numba's
-own key covers the file of the function alone, so an edit to an inlined helper would go unseen.
+    @inline    a helper, which becomes part of every kernel that uses it
+    @kernel    what Python calls; compiled when it is first called, or found in the cache
+
+Nothing here compiles anything, and what a module of kernels imports is cheap: numba, which takes
+longer to load than most commands take to do their work, comes in when the cache has no machine code
+(`machine_code`). So a name such as `load_u8` is only a name; `intrinsics` has what it stands for.
 """
 
 from __future__ import annotations
 
-import hashlib
-import platform
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-import llvmlite.binding
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
-inline = numba.njit(inline="always", **_OPTIONS)  # for helpers: becomes part of its callers
-
-KERNELS: list[Any] = []  # every compiled kernel, for `warmup`
-
-_I8, _I32, _I64, _I128 = (ir.IntType(bits) for bits in (8, 32, 64, 128))
+KERNELS: list[Kernel] = []  # of every module that was imported, for `warmup`
 
 
-def source_key() -> str:
-    """One digest of all modules that kernels are made of."""
-    digest = hashlib.sha256()
-    package = Path(__file__).parent.parent
-    for path in sorted([*package.glob("*/native.py"), *package.glob("*/*kernels.py")]):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+@dataclass(frozen=True, slots=True)
+class Intrinsic:
+    """What has a meaning in a kernel only, under this name in `intrinsics`."""
+
+    name: str
 
 
-def cache_directory() -> Path:
-    """Where compiled kernels are kept; NUMBA_CACHE_DIR moves it."""
-    chosen = numba.config.CACHE_DIR
-    root = Path(chosen) if chosen else Path("~/.cache/sexton").expanduser()
-    return root / "kernels" / source_key()
+@dataclass(frozen=True, slots=True)
+class CFunction:
+    """A function of the C library, to be called in a kernel."""
+
+    name: str
+    signature: str
 
 
-_cache_of_this_process = cache(cache_directory)  # sources are read and summed once, not per kernel
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number or an array, worked out when a kernel that uses it is compiled."""
+
+    of: Callable[[], Any]
 
 
-def kernel(*signatures: str) -> Callable[[Callable[..., Any]], Any]:
-    """Compile for exactly these signatures, on first use of the module, through the cache."""
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """A helper of kernels."""
 
-    def compile_now(function: Callable[..., Any]) -> Any:
-        dispatcher = _cached(numba.njit(**_OPTIONS)(function))
-        for signature in signatures:
-            dispatcher.compile(signature)
-        dispatcher.disable_compile()
-        KERNELS.append(dispatcher)
-        return dispatcher
-
-    return compile_now
+    function: Callable[..., Any]
 
 
-def _cached(dispatcher: Any) -> Any:
-    chosen = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(_cache_of_this_process())  # read when caching is enabled
-    try:
-        dispatcher.enable_caching()
-    except RuntimeError:
-        pass  # nowhere to write: the kernel is compiled anew in each process
-    finally:
-        numba.config.CACHE_DIR = chosen
-    return dispatcher
+class Kernel:
+    """A function in machine code, once it is called."""
+
+    __slots__ = ("_code", "function", "signature")
+
+    def __init__(self, function: Callable[..., Any], signature: str) -> None:
+        self.function, self.signature = function, signature
+        self._code: Callable[..., Any] | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.function.__module__}.{self.function.__name__}"
+
+    def __call__(self, *arguments: int) -> Any:
+        return (self._code or self.load())(*arguments)
+
+    def load(self) -> Callable[..., Any]:
+        """Its machine code, from the cache or from the compiler."""
+        from sexton.records.machine_code import load
+
+        self._code = load(self)
+        return self._code
+
+
+def kernel(signature: str) -> Callable[[Callable[..., Any]], Any]:
+    """Of integers to one integer, several as a `UniTuple`, or nothing; types are numba's."""
+
+    def declare(function: Callable[..., Any]) -> Kernel:
+        KERNELS.append(Kernel(function, signature))
+        return KERNELS[-1]
+
+    return declare
+
+
+inline: Any = Inline
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
@@ -83,159 +96,36 @@ def address(array: np.ndarray[Any, Any]) -> int:
     return int(array.ctypes.data)
 
 
-# ── loads and stores at any alignment; Kafka's integers are big-endian, columns are native ──
+def has_crc32c() -> bool:
+    """Has this CPU an instruction for the checksum of Kafka's batches?"""
+    from llvmlite import binding
+
+    features = binding.get_host_cpu_features()
+    return bool(features.get("sse4.2") or features.get("crc"))  # x86, ARM
 
 
-def _load(bits: int, result: Any, *, swap: bool = False) -> Any:
-    word = ir.IntType(bits)
+# Loads and stores at any alignment; Kafka's integers are big-endian, columns are native.
+load_u8: Any = Intrinsic("load_u8")
+load_u32: Any = Intrinsic("load_u32")
+load_u64: Any = Intrinsic("load_u64")
+load_i32: Any = Intrinsic("load_i32")
+load_i64: Any = Intrinsic("load_i64")
+load_be16: Any = Intrinsic("load_be16")
+load_be32: Any = Intrinsic("load_be32")
+load_be64: Any = Intrinsic("load_be64")
+store_u8: Any = Intrinsic("store_u8")
+store_u32: Any = Intrinsic("store_u32")
+store_i32: Any = Intrinsic("store_i32")
+store_i64: Any = Intrinsic("store_i64")
+store_u64: Any = Intrinsic("store_u64")
+store_be16: Any = Intrinsic("store_be16")
+store_be32: Any = Intrinsic("store_be32")
+store_be64: Any = Intrinsic("store_be64")
 
-    @intrinsic
-    def load(_context: Any, _address: Any) -> Any:
-        def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
-            value = builder.load(builder.inttoptr(args[0], word.as_pointer()), align=1)
-            return builder.bswap(value) if swap else value
-
-        return result(types.int64), generate
-
-    return load
-
-
-def _store(bits: int, value_type: Any, *, swap: bool = False) -> Any:
-    word = ir.IntType(bits)
-
-    @intrinsic
-    def store(_context: Any, _address: Any, _value: Any) -> Any:
-        def generate(target: Any, builder: Any, _signature: Any, args: Any) -> Any:
-            value = builder.bswap(args[1]) if swap else args[1]
-            builder.store(value, builder.inttoptr(args[0], word.as_pointer()), align=1)
-            return target.get_dummy_value()
-
-        return types.void(types.int64, value_type), generate
-
-    return store
-
-
-load_u8 = _load(8, types.uint8)
-load_u32 = _load(32, types.uint32)
-load_u64 = _load(64, types.uint64)
-load_i32 = _load(32, types.int32)
-load_i64 = _load(64, types.int64)
-load_be16 = _load(16, types.int16, swap=True)
-load_be32 = _load(32, types.int32, swap=True)
-load_be64 = _load(64, types.int64, swap=True)
-store_u8 = _store(8, types.uint8)
-store_u32 = _store(32, types.uint32)
-store_i32 = _store(32, types.int32)
-store_i64 = _store(64, types.int64)
-store_u64 = _store(64, types.uint64)
-store_be16 = _store(16, types.int16, swap=True)
-store_be32 = _store(32, types.int32, swap=True)
-store_be64 = _store(64, types.int64, swap=True)
-
-
-@intrinsic
-def copy(_context: Any, _to: Any, _source: Any, _size: Any) -> Any:
-    """memcpy(to, source, size)"""
-
-    def generate(target: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        to, source = (builder.inttoptr(a, _I8.as_pointer()) for a in args[:2])
-        cgutils.raw_memcpy(builder, to, source, args[2], 1, align=1)
-        return target.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), generate
-
-
-@intrinsic
-def copy32(_context: Any, _to: Any, _source: Any) -> Any:
-    """Copies 32 bytes at once; the caller knows both sides have them."""
-    vector = ir.VectorType(_I64, 4)
-
-    def generate(target: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        to, source = (builder.inttoptr(a, vector.as_pointer()) for a in args)
-        builder.store(builder.load(source, align=1), to, align=1)
-        return target.get_dummy_value()
-
-    return types.void(types.int64, types.int64), generate
-
-
-@intrinsic
-def prefetch(_context: Any, _address: Any) -> Any:
-    """A hint that `address` is read soon; harmless for any address."""
-
-    def generate(target: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        pointer = builder.inttoptr(args[0], _I8.as_pointer())
-        shape = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I32, _I32, _I32])
-        function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
-        builder.call(function, [pointer, _I32(0), _I32(3), _I32(1)])
-        return target.get_dummy_value()
-
-    return types.void(types.int64), generate
-
-
-@intrinsic
-def high_product(_context: Any, _left: Any, _right: Any) -> Any:
-    """The upper half of a 64 by 64 bit product."""
-
-    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        left, right = (builder.zext(a, _I128) for a in args)
-        return builder.trunc(builder.lshr(builder.mul(left, right), _I128(64)), _I64)
-
-    return types.uint64(types.uint64, types.uint64), generate
-
-
-@intrinsic
-def call_int32(
-    _context: Any, _function: Any, _source: Any, _to: Any, _size: Any, _room: Any
-) -> Any:
-    """Calls the C function at an address: int f(const char *, char *, int, int)."""
-
-    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        pointer = _I8.as_pointer()
-        shape = ir.FunctionType(_I32, [pointer, pointer, _I32, _I32])
-        function = builder.inttoptr(args[0], shape.as_pointer())
-        source, to = (builder.inttoptr(a, pointer) for a in args[1:3])
-        return builder.call(function, [source, to, args[3], args[4]])
-
-    return types.int32(types.int64, types.int64, types.int64, types.int32, types.int32), generate
-
-
-# ── CRC-32C by the CPU's own instruction, where it has one ──
-
-_ARM = platform.machine() in ("aarch64", "arm64")
-HAS_CRC32C = bool(llvmlite.binding.get_host_cpu_features().get("crc" if _ARM else "sse4.2"))
-
-
-@intrinsic
-def crc32c_word(_context: Any, _crc: Any, _word: Any) -> Any:
-    """The running CRC after eight more bytes."""
-
-    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        if _ARM:
-            shape = ir.FunctionType(_I32, [_I32, _I64])
-            name = "llvm.aarch64.crc32cx"
-            function = cgutils.get_or_insert_function(builder.module, shape, name)
-            crc = builder.call(function, [builder.trunc(args[0], _I32), args[1]])
-            return builder.zext(crc, _I64)
-        shape = ir.FunctionType(_I64, [_I64, _I64])
-        name = "llvm.x86.sse42.crc32.64.64"
-        function = cgutils.get_or_insert_function(builder.module, shape, name)
-        return builder.call(function, args)
-
-    return types.uint64(types.uint64, types.uint64), generate
-
-
-@intrinsic
-def crc32c_byte(_context: Any, _crc: Any, _byte: Any) -> Any:
-    """The running CRC after one more byte."""
-
-    def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        byte_type, name = (
-            (_I32, "llvm.aarch64.crc32cb") if _ARM else (_I8, "llvm.x86.sse42.crc32.32.8")
-        )
-        byte = builder.zext(args[1], _I32) if _ARM else args[1]
-        shape = ir.FunctionType(_I32, [_I32, byte_type])
-        function = cgutils.get_or_insert_function(builder.module, shape, name)
-        crc = builder.call(function, [builder.trunc(args[0], _I32), byte])
-        return builder.zext(crc, _I64)
-
-    return types.uint64(types.uint64, types.uint8), generate
+copy: Any = Intrinsic("copy")
+copy32: Any = Intrinsic("copy32")
+prefetch: Any = Intrinsic("prefetch")
+high_product: Any = Intrinsic("high_product")
+call_int32: Any = Intrinsic("call_int32")
+crc32c_word: Any = Intrinsic("crc32c_word")
+crc32c_byte: Any = Intrinsic("crc32c_byte")

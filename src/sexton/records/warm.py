@@ -20,4 +20,6 @@ def warmup(modules: tuple[str, ...] = KERNEL_MODULES) -> list[str]:
 
     for module in modules:
         import_module(module)
-    return [f"{kernel.py_func.__module__}.{kernel.py_func.__name__}" for kernel in KERNELS]
+    for kernel in KERNELS:
+        kernel.load()
+    return [kernel.name for kernel in KERNELS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sexton.log.cleaner import CleanerOptions, clean
-from sexton.log.cleaner_rules import Bounds
+from sexton.log.cleaner_bounds import Bounds
 from sexton.log.config import LogConfig
 from sexton.log.memory_disk import MemoryDisk
 from sexton.log.partition import PartitionLog

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sexton.log.cleaner import CleanerOptions, clean
-from sexton.log.cleaner_rules import Bounds
+from sexton.log.cleaner_bounds import Bounds
 from sexton.log.config import LogConfig
 from sexton.log.real_disk import RealDisk
 from sexton.log.recovery import open_log

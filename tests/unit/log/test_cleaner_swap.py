@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from sexton.log.cleaner import CleanerOptions, Pass, Prepared, begin, clean
-from sexton.log.cleaner_rules import Bounds
+from sexton.log.cleaner_bounds import Bounds
 from sexton.log.config import LogConfig
 from sexton.log.disk import Disk
 from sexton.log.memory_disk import MemoryDisk

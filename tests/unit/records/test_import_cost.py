@@ -30,6 +30,8 @@ def loaded(code: str) -> set[str]:
         "sexton.log.partition",
         "sexton.log.recovery",
         "sexton.log.directory",
+        "sexton.log.cleanable",
+        "sexton.node.broker",
     ],
 )
 def test_importing_loads_nothing_heavy(module: str) -> None:
@@ -51,8 +53,31 @@ assert log.read(0, 1000).slice.read()
     assert loaded(code) == set()
 
 
-def test_decoding_loads_the_compiler() -> None:
-    assert {"numba", "numpy"} <= loaded("from sexton.records import decode; decode(b'')")
+def test_opening_a_small_log_after_a_crash_loads_nothing_heavy() -> None:
+    code = """
+from sexton.log.config import LogConfig
+from sexton.log.memory_disk import MemoryDisk
+from sexton.log.recovery import open_log
+from sexton.records.few import few_batch
+disk = MemoryDisk()
+log = open_log(disk, "t-0", LogConfig(), now_ms=0).log
+for key in (b"a", b"b", b"a"):
+    log.append_as_leader(few_batch([(key, b"1")], 5), 0, 0)
+again = open_log(disk, "t-0", LogConfig(), now_ms=0).log  # nothing says that it was closed
+assert again.end_offset == 3, again.end_offset
+"""
+    assert loaded(code) == set()
+
+
+def test_an_embedded_cluster_starts_without_the_compiler() -> None:
+    assert loaded("import sexton.broker.cluster") <= {"asyncio"}
+
+
+def test_decoding_loads_numpy_but_the_compiler_only_once() -> None:
+    code = "from sexton.records import scan; assert scan(bytes(100)).fault"
+    loaded(code)
+    assert {"numpy", "llvmlite"} <= loaded(code)
+    assert "numba" not in loaded(code)
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
