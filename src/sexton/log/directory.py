@@ -22,7 +22,7 @@ from sexton.base.findings import Finding
 from sexton.base.partitions import TopicPartition
 from sexton.log.checkpoints import pack_metadata, pack_offsets, parse_metadata, parse_offsets
 from sexton.log.config import LogConfig
-from sexton.log.disk import Disk, replace
+from sexton.log.disk import Disk, put, replace
 from sexton.log.names import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
@@ -55,7 +55,7 @@ class DataDirectory:
         high_watermarks = directory._load(HIGH_WATERMARKS)
         for name in disk.names("."):
             partition = _partition(disk, name)
-            if partition is None:
+            if partition is None or not directory._came_to_be(partition, recovery_points):
                 continue
             opened = open_log(
                 disk,
@@ -74,15 +74,30 @@ class DataDirectory:
     def create(
         self, partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """A new, empty log."""
+        """A new, empty log. It is synced when its records are: before, it holds nothing to lose."""
         if partition in self.logs:
             raise ConfigError(str(partition), "exists already")
         name = str(partition)
+        for left in self.disk.names(name):  # by one that a crash kept from coming to be
+            self.disk.remove(f"{name}/{left}")
         self.disk.make_directory(name)
-        replace(self.disk, f"{name}/{METADATA}", pack_metadata(topic_id))
-        self.logs[partition] = open_log(self.disk, name, config, now_ms=now_ms, clean=True).log
-        self.disk.sync_directory(".")
-        return self.logs[partition]
+        put(self.disk, f"{name}/{METADATA}", pack_metadata(topic_id))
+        log = open_log(self.disk, name, config, now_ms=now_ms, clean=True).log
+        log.unsynced.append(f"{name}/{METADATA}")
+        self.logs[partition] = log
+        return log
+
+    def _came_to_be(
+        self, partition: TopicPartition, recovery_points: dict[TopicPartition, int]
+    ) -> bool:
+        """Not if the machine died before anything of a new log was synced."""
+        try:
+            self.topic_id(partition)
+        except CorruptLog:
+            if recovery_points.get(partition, 0) > 0:
+                raise
+            return False
+        return True
 
     def topic_id(self, partition: TopicPartition) -> uuid.UUID:
         path = f"{partition}/{METADATA}"

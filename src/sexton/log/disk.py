@@ -71,11 +71,18 @@ class Disk(Protocol):
 
 def replace(disk: Disk, path: str, data: bytes) -> None:
     """Durably gives `path` this content: afterwards it holds all of it, before, all of the old."""
+    put(disk, path, data, sync=True)
+    disk.sync_directory(path.rpartition("/")[0] or ".")
+
+
+def put(disk: Disk, path: str, data: bytes, *, sync: bool = False) -> None:
+    """Gives `path` this content at once; unless synced, a crash of the machine may undo it."""
     fresh = f"{path}.tmp"
     file = disk.open(fresh)
-    file.truncate(0)
+    if file.size:
+        file.truncate(0)
     file.append(data)
-    file.sync()
+    if sync:
+        file.sync()
     file.close()
     disk.rename(fresh, path)
-    disk.sync_directory(path.rpartition("/")[0] or ".")

@@ -27,7 +27,7 @@ from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.log.checkpoints import pack_epochs
 from sexton.log.config import LogConfig
-from sexton.log.disk import Disk, replace
+from sexton.log.disk import Disk, put, replace
 from sexton.log.epochs import LeaderEpochs
 from sexton.log.incoming import (
     Marker,
@@ -79,7 +79,9 @@ class PartitionLog:
     closed: bool = False
     being_cleaned: bool = False  # a pass is under way; there is never more than one
     revision: int = 0  # grows when written batches go, by retention, truncation or cleaning
-    _epochs_stale: bool = False  # the file lags behind; no recovery point may pass that
+    # Small files that came with a new log and are not synced; no recovery point may pass that.
+    unsynced: list[str] = field(default_factory=list)
+    _epochs_stale: bool = False  # the file lags behind; nor may it pass that
 
     # ── asked of it ──
 
@@ -169,7 +171,9 @@ class PartitionLog:
     def begin_epoch(self, epoch: int) -> None:
         """A leader's term begins here: whoever asks where an earlier one ended is told this."""
         if self.epochs.assign(epoch, self.end_offset):
-            self.write_epochs()
+            # Not synced: until the term has written something, nobody misses it after a crash.
+            self._epochs_stale = True
+            put(self.disk, f"{self.directory}/{EPOCHS}", pack_epochs(self.epochs.entries))
 
     # ── rolling and flushing ──
 
@@ -212,6 +216,7 @@ class PartitionLog:
         self.flush(now_ms)
         self.take_snapshot()
         fresh = Segment.create(self.disk, self.directory, base_offset, now_ms)
+        self.disk.sync_directory(self.directory)
         if self.active.size == 0:
             self._remove([self.segments.pop()])
         self.segments.append(fresh)
@@ -231,7 +236,17 @@ class PartitionLog:
         for segment in self.segments:
             if segment.end_offset >= self.recovery_point:
                 segment.sync()
+        self._sync_small_files()
         self.disk.sync_directory(self.directory)
+
+    def _sync_small_files(self) -> None:
+        if self.unsynced:
+            for path in self.unsynced:
+                file = self.disk.open(path)
+                file.sync()
+                file.close()
+            self.disk.sync_directory(".")  # the log's own directory is as new
+            self.unsynced = []
 
     def _storage_error(self, error: OSError) -> Refused:
         """A disk that fails is an answer to the client, not a bug."""
@@ -393,6 +408,7 @@ class PartitionLog:
         gone, self.segments = self.segments, []
         self._remove(gone)
         self.segments = [Segment.create(self.disk, self.directory, start, now_ms)]
+        self.disk.sync_directory(self.directory)
         self.log_start_offset = start
         self._after_truncation()
 

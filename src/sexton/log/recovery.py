@@ -89,9 +89,17 @@ def open_log(
     if log.epochs.cut_end(end) or not clean:
         log.write_epochs()
     if not clean:
+        if recovery_point == 0:  # perhaps the log came to be in the life that ended so suddenly
+            log.unsynced = _small_files(disk, directory)
         log.flush(now_ms)  # what has been verified need not be verified again
     log.advance_high_watermark(high_watermark)
     return Opened(log, findings)
+
+
+def _small_files(disk: Disk, directory: str) -> list[str]:
+    """All but the segments: what is written once and replaced as a whole."""
+    names = [name for name in disk.names(directory) if parse_segment_file(name) is None]
+    return [f"{directory}/{name}" for name in names]
 
 
 def _finish_swaps(disk: Disk, directory: str) -> None:

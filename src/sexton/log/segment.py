@@ -72,8 +72,8 @@ class Segment:
         for suffix in SEGMENT_SUFFIXES[1:]:
             disk.remove(f"{directory}/{file_name(base_offset, suffix)}")
         segment = cls.attach(disk, directory, base_offset, now_ms)
-        segment.log.truncate(0)
-        disk.sync_directory(directory)
+        if segment.log.size:
+            segment.log.truncate(0)
         return segment
 
     @classmethod
