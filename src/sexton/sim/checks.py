@@ -31,7 +31,8 @@ from sexton.node.broker import Broker
 from sexton.node.outside import CONTROLLER
 from sexton.node.replica import Leading, Replica
 from sexton.records.control import ControlType
-from sexton.sim.truth import Outcome, Truth, batches
+from sexton.records.few import FewRecord
+from sexton.sim.truth import Entry, Outcome, Truth, batches
 from sexton.sim.world import Process, World
 
 
@@ -87,6 +88,11 @@ class _Group:
     true_minimum: Removable = field(default_factory=Removable)
     replicas: dict[int, _Seen] = field(default_factory=dict)
     damaged: dict[int, None] = field(default_factory=dict)  # replicas whose disk lost something
+    ends: dict[int, tuple[int, int]] = field(default_factory=dict)  # assignment, end of its log
+    committed: dict[int, tuple[int, int]] = field(default_factory=dict)  # by leaders: term, up to
+
+
+NO_TERM = -2  # in which no log began
 
 
 class Checks:
@@ -125,19 +131,31 @@ class Checks:
     def started(self, process: Process) -> None:
         broker = process.broker
         self._last_seen.pop(process.address, None)
+        if process.address in self.rotten:
+            self._damaged(process.address)  # it may have cut a log where the bit is
         if broker is not None:
             self._watch_cleaning(broker)
 
     def crashed(self, process: Process, lost_power: bool) -> None:
         if lost_power:
-            for group in self.groups.values():
-                if process.address in group.replicas:
-                    group.damaged[process.address] = None
+            self._damaged(process.address)
+
+    def _damaged(self, address: int) -> None:
+        for group in self.groups.values():
+            group.ends.pop(address, None)
+            if address in group.replicas:
+                group.damaged[address] = None
 
     def disk_replaced(self, address: int) -> None:
-        """An older disk, or none: what was seen of these replicas does not bind them any more."""
+        """An older disk, or none: what was seen of these replicas does not bind them any more.
+
+        But what they have reported counts until they register again.
+        """
         for group in self.groups.values():
-            group.replicas.pop(address, None)
+            seen = group.replicas.get(address)
+            if seen is not None:
+                seen.assignment = (seen.assignment[0], NO_TERM)
+            group.ends.pop(address, None)
             group.damaged[address] = None
 
     def stepped(self, process: Process) -> None:
@@ -158,20 +176,44 @@ class Checks:
     def _step(self, partition: TopicPartition, replica: Replica) -> None:
         group = self.group(partition)
         truth = group.truth
+        self._damage_mended(partition, group)
+        self._count_discards(replica, group)
         role = replica.role
         if isinstance(role, Leading):
             elected = replica.leader_epoch > truth.epoch
             if elected:
                 self._elected(replica, group)
-            high_watermark = replica.log.high_watermark
-            if high_watermark > truth.end and replica.leader_epoch >= truth.lost_before_epoch:
-                with self._as_written(replica):
-                    contradictions = truth.learn(replica.log, high_watermark)
-                for wrong in contradictions:
-                    self.fail("offset-reused", _where(replica), wrong)
+            if replica.leader_epoch >= truth.lost_before_epoch:
+                self._commits(replica, group)
             if elected:
                 self.look(replica)
         self._offsets(partition, replica, group)
+
+    def _commits(self, replica: Replica, group: _Group) -> None:
+        """What a leader commits is true from now on, and must not contradict what was before."""
+        term, reached = replica.leader_epoch, replica.log.high_watermark
+        seen_in, seen = group.committed.get(replica.site.node, (-1, 0))
+        group.committed[replica.site.node] = (term, reached)
+        start = min(group.truth.end, seen if seen_in == term else reached)
+        if start < reached:
+            with self._as_written(replica):
+                contradictions = group.truth.learn(replica.log, start, reached)
+            for wrong in contradictions:
+                self.fail("offset-reused", where(replica), wrong)
+
+    def _damage_mended(self, partition: TopicPartition, group: _Group) -> None:
+        """A damaged log may excuse a loss while it is the last in sync, not once it was let in."""
+        record = self.image.partitions.get(partition)
+        for node in [n for n in group.damaged if record is not None and n not in record.isr]:
+            del group.damaged[node]
+
+    def _count_discards(self, replica: Replica, group: _Group) -> None:
+        log, node = replica.log, replica.site.node
+        before, now = group.ends.get(node), (replica.state.assignment, log.end_offset)
+        group.ends[node] = now
+        emptied = log.end_offset == log.log_start_offset
+        if before is not None and before[0] == now[0] and before[1] > now[1] and emptied:
+            self.counts.discards += 1
 
     def _offsets(self, partition: TopicPartition, replica: Replica, group: _Group) -> None:
         node = replica.site.node
@@ -184,7 +226,7 @@ class Checks:
         if seen is not None and seen.assignment == assignment:
             if removable.mtro < seen.removable.mtro or removable.mxro < seen.removable.mxro:
                 self.fail(
-                    "minima-moved-back", _where(replica), f"from {seen.removable} to {removable}"
+                    "minima-moved-back", where(replica), f"from {seen.removable} to {removable}"
                 )
             if removable != seen.removable:
                 self.counts.minima_raised += 1
@@ -211,19 +253,22 @@ class Checks:
         began_at = replica.role.replication.start_offset  # it may have written since
         self.counts.elections += truth.epoch >= 0
         truth.epoch = epoch = replica.leader_epoch
-        if replica.record.lost_in == epoch:
+        if replica.record.lost_in > truth.lost_before_epoch:
+            # In this term or an earlier one, whose leader died before anybody saw it lead.
             self.counts.losses += 1
             with self._as_written(replica):
-                truth.become(log, began_at)
+                truth.become(log, began_at, others_discard=self.coordinated)
             truth.lost_before_epoch = epoch
             group.damaged.clear()
         elif began_at < truth.end:
             # The only one in sync has lost its disk's tail before the controller heard how far it
             # had been. Nobody could know; that it is elected is a choice, and that all agree with
             # it afterwards is still promised.
-            if replica.site.node not in group.damaged or len(replica.record.isr) > 1:
+            known = began_at < replica.record.high_watermark
+            excused = replica.site.node in group.damaged and len(replica.record.isr) == 1
+            if known or not excused:
                 lost = f"it ended at {began_at}, and {truth.end} was the high watermark"
-                self.fail("committed-lost", _where(replica), lost)
+                self.fail("committed-lost", where(replica), lost)
             self.counts.losses += 1
             truth.lose_after(began_at)
             truth.lost_before_epoch = epoch
@@ -257,13 +302,13 @@ class Checks:
             if last is None or last[1] is None or last[0] < log.log_start_offset:
                 if key in shown:
                     what = f"{_text(key)} was deleted and is {_text(shown[key][1])} here"
-                    self.fail("deleted-key-lives", _where(replica), what)
+                    self.fail("deleted-key-lives", where(replica), what)
             elif key not in shown:
                 what = f"{_text(key)} is {_text(last[1])} since offset {last[0]} and missing here"
-                self.fail("committed-lost", _where(replica), what)
+                self.fail("committed-lost", where(replica), what)
             elif shown[key][0] != last[0]:
                 what = f"{_text(key)} is {_text(last[1])} since {last[0]}, not {shown[key]}"
-                self.fail("stale-value", _where(replica), what)
+                self.fail("stale-value", where(replica), what)
 
     def _read(
         self, replica: Replica, log: PartitionLog, end: int, truth: Truth
@@ -285,34 +330,38 @@ class Checks:
             hidden = header.is_transactional and header.producer_id in aborting
             for record in batch.records:
                 self.counts.records_judged += 1
-                self._judge(replica, truth, record.offset, record.key, record.value, hidden)
+                if self._is_as_written(replica, truth, record):
+                    self._judge(replica, truth.entries[record.offset], hidden)
                 if not hidden:
                     key = record.key or b""
                     if record.value is None:
                         shown.pop(key, None)
                     else:
                         shown[key] = (record.offset, record.value)
+        for batch in batches(log, end, min(log.high_watermark, truth.end)):
+            for record in batch.records:  # how these end is not known yet, but what they are is
+                self._is_as_written(replica, truth, record)
         return shown
 
-    def _judge(
-        self,
-        replica: Replica,
-        truth: Truth,
-        offset: int,
-        key: bytes | None,
-        value: bytes | None,
-        hidden: bool,
-    ) -> None:
-        entry = truth.entries.get(offset)
-        if entry is None or entry.key != (key or b"") or entry.value != value:
-            what = f"offset {offset} holds {_text(key)}={_text(value)}, which was never written"
-            self.fail("record-changed", _where(replica), what)
-        elif hidden and entry.outcome.visible:
-            what = f"offset {offset} ({_text(key)}) was committed and is hidden here"
-            self.fail("committed-as-aborted", _where(replica), what)
+    def _is_as_written(self, replica: Replica, truth: Truth, record: FewRecord) -> bool:
+        if truth.holds(record):
+            return True
+        held = f"{_text(record.key)}={_text(record.value)}"
+        what = f"offset {record.offset} holds {held}, which was never written"
+        self.fail("record-changed", where(replica), what)
+        return False
+
+    def _judge(self, replica: Replica, entry: Entry, hidden: bool) -> None:
+        place = f"offset {entry.offset} ({_text(entry.key)})"
+        if hidden and entry.outcome.visible:
+            what = f"{place} was committed and is hidden here"
+            self.fail("committed-as-aborted", where(replica), what)
         elif not hidden and entry.outcome is Outcome.ABORTED:
-            what = f"offset {offset} ({_text(key)}) was aborted and is shown here"
-            self.fail("aborted-as-committed", _where(replica), what)
+            what = f"{place} was aborted and is shown here"
+            self.fail("aborted-as-committed", where(replica), what)
+        elif entry.outcome is Outcome.OPEN:
+            what = f"{place} is stable here, and nobody knows how it ended"
+            self.fail("open-as-ended", where(replica), what)
 
     # ── cleaning ──
 
@@ -356,10 +405,10 @@ class Checks:
                 continue
             if kind == "tombstone" and _superseded(group.truth, key, offset, end):
                 continue
-            if kind == "tombstone" and not _was_true(group.truth, offset):
+            if kind == "tombstone" and _was_aborted(group.truth, offset):
                 continue
             what = f"the {kind} at {offset} is gone, some replica needs it from {bound} on"
-            self.fail("witness-removed-early", _where(replica), what)
+            self.fail("witness-removed-early", where(replica), what)
 
     def may_lead(self, replica: Replica) -> bool:
         record = self.image.partitions.get(replica.partition)
@@ -374,6 +423,12 @@ class Checks:
             for partition, replica in broker.replicas.by_partition.items() if broker else ():
                 if self._watched(partition.topic) and self.may_lead(replica):
                     self.look(replica)
+
+    def leaderless(self, partition: TopicPartition, record: PartitionRecord) -> None:
+        """Everything runs and nobody leads: only right if whoever is in sync has lost something."""
+        if not any(node in self.group(partition).damaged for node in record.isr):
+            what = f"nobody leads, though nothing has happened to the logs of {record.isr}"
+            self.fail("not-healed", str(partition), what)
 
     def healed(self) -> None:
         """All faults are over and there was time: everybody agrees, and nothing is stuck."""
@@ -403,12 +458,12 @@ class Checks:
         log, truth = replica.log, group.truth
         if log.high_watermark < truth.end:
             what = f"its high watermark is {log.high_watermark}, the truth ends at {truth.end}"
-            self.fail("not-healed", _where(replica), what)
+            self.fail("not-healed", where(replica), what)
         open_since = truth.first_open()
         stable = truth.end if open_since is None else open_since
         if log.last_stable_offset < stable:
             what = f"its last stable offset is {log.last_stable_offset} and should be {stable}"
-            self.fail("stuck", _where(replica), what)
+            self.fail("stuck", where(replica), what)
 
     def cleaned_up(self, slack: int, topics: tuple[str, ...]) -> None:
         """(11): after healing and enough time nothing is left that may go."""
@@ -425,14 +480,14 @@ class Checks:
         left = [w for w in witnesses(log) if w[1] < sealed]
         if len(left) > slack:
             what = f"{len(left)} witnesses are left below {sealed}: {left[:4]}"
-            self.fail("not-cleaned", _where(replica), what)
+            self.fail("not-cleaned", where(replica), what)
         held = sum(len(b.records) for b in batches(log, log.log_start_offset, sealed))
         live = sum(1 for key in group.truth.keys if group.truth.last_before(key, sealed))
         # A log is left alone while less than this share of it is dirty.
         allowed = live / max(1 - log.config.min_cleanable_dirty_ratio, 0.1) + slack
         if held > allowed:
             what = f"{held} records are left below {sealed} for {live} keys"
-            self.fail("not-cleaned", _where(replica), what)
+            self.fail("not-cleaned", where(replica), what)
 
 
 def witnesses(log: PartitionLog) -> list[tuple[str, int, bytes]]:
@@ -454,13 +509,13 @@ def _superseded(truth: Truth, key: bytes, offset: int, end: int) -> bool:
     return last is not None and last[0] > offset
 
 
-def _was_true(truth: Truth, offset: int) -> bool:
-    """Not one of an aborted transaction: those go at once."""
+def _was_aborted(truth: Truth, offset: int) -> bool:
+    """Tombstones of aborted transactions go at once. What was lost nobody can judge."""
     entry = truth.entries.get(offset)
-    return entry is not None and entry.outcome.visible
+    return truth.losses > 0 if entry is None else entry.outcome is Outcome.ABORTED
 
 
-def _where(replica: Replica) -> str:
+def where(replica: Replica) -> str:
     return f"broker {replica.site.node}, {replica.partition}"
 
 

@@ -44,6 +44,13 @@ class Network:
         else:
             self.cuts.pop((source, target), None)
 
+    def heal(self) -> None:
+        """From now on nothing is lost, held up or out of order; what is under way still is."""
+        self.weather = Weather()
+        self.cuts.clear()
+        self.slow.clear()
+        self.holds.clear()
+
     def delays(self, source: Address, target: Address, kind: type) -> list[int]:
         """When the message arrives, in milliseconds from now: never, once, or more often."""
         if source == target:

@@ -38,10 +38,12 @@ class Options:
     dirty_ratio: float = 0.1
     min_insync_replicas: int = 1
     stretch: int = 30  # heartbeats, fetches and the like take so many times longer
+    fetch_bytes: int = 1 << 20  # that a follower gets at once; a batch at least
     faults: tuple[str, ...] = ()
     fault_pause_ms: int = 90 * MINUTE_MS
     fault_lasts_ms: int = 60 * MINUTE_MS
     unclean: bool = False
+    tidy_days: int = 4  # after healing, until all that may go must be gone; 0: nobody looks
 
     @classmethod
     def of(cls, seed: int, hours: int = 72, policy: str = "coordinated") -> Options:
@@ -68,9 +70,11 @@ class Options:
             dirty_ratio=random.choice((0.0, 0.1, 0.5)),
             min_insync_replicas=random.choice((1, 1, 2)),
             faults=tuple(dict.fromkeys(chosen)),
+            fetch_bytes=Random(f"{seed} fetches").choice((1 << 20, 1 << 20, 1 << 20, 1)),
             fault_pause_ms=random.choice((20, 60, 180)) * MINUTE_MS,
             fault_lasts_ms=random.choice((2, 20, 120, 900)) * MINUTE_MS,
             unclean=unclean,
+            tidy_days=4 if policy == "coordinated" else 0,
         )
 
     def with_faults(self, *names: str) -> Options:
@@ -96,6 +100,7 @@ class Options:
             retry_backoff_ms=1_000 * slow,
             replica_lag_time_max_ms=10_000 * slow,
             replica_fetch_wait_max_ms=6_000 * slow,
+            replica_fetch_max_bytes=self.fetch_bytes,
             replica_fetch_backoff_ms=500 * slow,
             replica_high_watermark_checkpoint_interval_ms=5_000 * slow,
             log_retention_check_interval_ms=10_000 * slow,

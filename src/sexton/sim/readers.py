@@ -165,6 +165,9 @@ class Reader(Client):
         elif committed and not hidden and entry.outcome is Outcome.ABORTED:
             what = f"a consumer gets offset {offset}, which was aborted"
             self.checks.fail("aborted-as-committed", where, what)
+        elif committed and entry.outcome is Outcome.OPEN:
+            what = f"a consumer gets offset {offset}, and nobody knows how it ended"
+            self.checks.fail("open-as-ended", where, what)
 
 
 class Committer(Client):

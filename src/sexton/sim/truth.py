@@ -79,26 +79,24 @@ class Truth:
     losses: int = 0
     _open: dict[int, list[Entry]] = field(default_factory=dict)  # by producer id
     _by_key: dict[bytes, list[tuple[int, bytes | None]]] = field(default_factory=dict)
+    _ends: dict[int, list[int]] = field(default_factory=dict)  # markers of each producer id
 
-    def learn(self, log: PartitionLog, high_watermark: int) -> list[str]:
+    def learn(self, log: PartitionLog, start: int, high_watermark: int) -> list[str]:
         """A leader's high watermark has moved; returns what contradicts what was true before."""
         wrong = []
-        for batch in batches(log, self.end, high_watermark):
+        for batch in batches(log, start, high_watermark):
             wrong += self._take(batch)
         self.end = max(self.end, high_watermark)
         return wrong
 
     def _take(self, batch: Batch) -> list[str]:
         header = batch.header
+        if header.base_offset < self.end:
+            return self._contradictions(batch)
         if batch.ends is not None:
-            self.markers[header.base_offset] = (header.producer_id, batch.ends)
-            self._settle(header.producer_id, batch.ends)
+            self._mark(header.base_offset, header.producer_id, batch.ends)
             return []
-        wrong = []
         for record in batch.records:
-            if record.offset < self.end:
-                wrong.append(f"offset {record.offset} is given a second time")
-                continue
             outcome = Outcome.OPEN if header.is_transactional else Outcome.PLAIN
             key = record.key or b""
             entry = Entry(record.offset, key, record.value, header.producer_id, outcome)
@@ -107,7 +105,25 @@ class Truth:
                 self._open.setdefault(header.producer_id, []).append(entry)
             else:
                 self._remember(entry)
-        return wrong
+        return []
+
+    def _contradictions(self, batch: Batch) -> list[str]:
+        """Offsets of another leader's: they must hold the same records."""
+        return [
+            f"offset {record.offset} is given a second time"
+            for record in batch.records
+            if not self.holds(record)
+        ]
+
+    def holds(self, record: FewRecord) -> bool:
+        """Was this written, at this offset?"""
+        entry = self.entries.get(record.offset)
+        return entry is not None and (entry.key, entry.value) == (record.key or b"", record.value)
+
+    def _mark(self, offset: int, producer_id: int, kind: ControlType) -> None:
+        self.markers[offset] = (producer_id, kind)
+        self._ends.setdefault(producer_id, []).append(offset)
+        self._settle(producer_id, kind)
 
     def _settle(self, producer_id: int, kind: ControlType) -> None:
         committed = kind == ControlType.COMMIT
@@ -140,6 +156,12 @@ class Truth:
         firsts = [entries[0].offset for entries in self._open.values() if entries]
         return min(firsts, default=None)
 
+    def marker_after(self, producer_id: int, offset: int) -> int | None:
+        """Where the transaction ended that this producer had open at an offset."""
+        ends = self._ends.get(producer_id, [])
+        index = bisect_left(ends, offset)
+        return ends[index] if index < len(ends) else None
+
     # ── after a loss ──
 
     def lose_after(self, end: int) -> None:
@@ -149,16 +171,23 @@ class Truth:
         markers = {offset: m for offset, m in sorted(self.markers.items()) if offset < end}
         self._rebuild(kept, markers, end)
 
-    def become(self, log: PartitionLog, end: int) -> None:
-        """Whatever this log holds below `end` is the truth now."""
+    def become(self, log: PartitionLog, end: int, *, others_discard: bool) -> None:
+        """Whatever this log holds below `end` is the truth now.
+
+        Unless the others discard theirs they may hold what this one has cleaned away since.
+        """
         self.losses += 1
+        before = {} if others_discard else self.entries
         self._rebuild([], {}, 0)
-        self.learn(log, end)
+        self.learn(log, 0, end)
+        for offset, entry in before.items():
+            if offset < end and entry.outcome is not Outcome.OPEN:
+                self.entries.setdefault(offset, entry)
 
     def _rebuild(
         self, kept: list[Entry], markers: dict[int, tuple[int, ControlType]], end: int
     ) -> None:
-        self.entries, self._open, self._by_key, self.markers = {}, {}, {}, {}
+        self.entries, self._open, self._by_key, self.markers, self._ends = {}, {}, {}, {}, {}
         events: list[tuple[int, Entry | tuple[int, ControlType]]] = []
         events += [(entry.offset, entry) for entry in kept]
         events += list(markers.items())
@@ -171,6 +200,5 @@ class Truth:
                     self._remember(event)
                 self.entries[offset] = event
             else:
-                self.markers[offset] = event
-                self._settle(*event)
+                self._mark(offset, *event)
         self.end = end

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
+from sexton.machines.offset_table import Key
 from sexton.node.coordinators import CONSUMER_OFFSETS, TRANSACTION_STATE
 from sexton.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -169,6 +170,11 @@ class Written(NamedTuple):
     losses: int  # how often the partition had lost records by then
 
 
+class Consumed(NamedTuple):
+    offset: int
+    losses: int  # how often the group's log had lost records by then
+
+
 @dataclass(slots=True)
 class _Transaction:
     """One transaction of one writer."""
@@ -180,6 +186,7 @@ class _Transaction:
     added: dict[TopicPartition, None] = field(default_factory=dict)  # told to the coordinator
     written: list[Written] = field(default_factory=list)
     offsets: bool = False
+    consumed: Consumed | None = None  # what it has committed for its group
 
 
 @dataclass(slots=True)
@@ -188,6 +195,7 @@ class Ended:
 
     committed: bool
     written: list[Written]
+    consumed: Consumed | None
 
 
 class TransactionalWriter(Writer):
@@ -338,10 +346,11 @@ class TransactionalWriter(Writer):
         group = self.group
         assert group is not None
         of_group = self.coordinator(CONSUMER_OFFSETS, group)
+        self._consumed += 1
+        consumed = Consumed(self._consumed, self.checks.group(of_group).truth.losses)
 
         def commit() -> None:
-            self._consumed += 1
-            entry = TxnOffsetCommitRequestPartition(0, self._consumed, -1, "")
+            entry = TxnOffsetCommitRequestPartition(0, consumed.offset, -1, "")
             request = TxnOffsetCommitRequest(
                 transactional_id=self.transactional_id,
                 group_id=group,
@@ -355,6 +364,7 @@ class TransactionalWriter(Writer):
             assert isinstance(response, TxnOffsetCommitResponse)
             error = KafkaError(response.topics[0].partitions[0].error_code)
             if error == KafkaError.NONE:
+                transaction.consumed = consumed
                 self._go_on(transaction)
             elif error not in TRY_AGAIN:
                 self._failed(False)
@@ -406,7 +416,7 @@ class TransactionalWriter(Writer):
             self.traffic.committed += 1
         else:
             self.traffic.aborted += 1
-        self.ended.append(Ended(commit, transaction.written))
+        self.ended.append(Ended(commit, transaction.written, transaction.consumed))
 
     def check_promises(self) -> None:
         """At the end: every transaction whose end was acknowledged has ended so."""
@@ -421,3 +431,23 @@ class TransactionalWriter(Writer):
                     if entry is None or entry.outcome is not wanted:
                         what = f"offset {place} was acknowledged as {wanted.value} and is {entry}"
                         self.checks.fail("transaction-broken", str(partition), what)
+        if self.group is not None and not self.excused:
+            self._check_consumed(self.group)
+
+    def _check_consumed(self, group: str) -> None:
+        """The group's offset is the last that one of its transactions has committed, or later."""
+        partition = self.coordinator(CONSUMER_OFFSETS, group)
+        losses, found = self.checks.group(partition).truth.losses, self._offset_of(group, partition)
+        for ended in self.ended:
+            promised = ended.consumed if ended.committed else None
+            if promised is not None and promised.losses == losses and found < promised.offset:
+                what = f"group {group} had committed {promised.offset} and is at {found}"
+                self.checks.fail("offset-went-back", str(partition), what)
+
+    def _offset_of(self, group: str, partition: TopicPartition) -> int:
+        """As its coordinator would answer."""
+        leader = self.checks.image.partitions[partition].leader
+        broker = self.world.processes[leader].broker if leader > 0 else None
+        offsets = broker.offsets.machines.get(partition) if broker else None
+        kept = offsets.table.get(Key(group, TopicPartition("input", 0))) if offsets else None
+        return -1 if kept is None else kept.offset

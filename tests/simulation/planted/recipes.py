@@ -1,0 +1,211 @@
+"""Under which circumstances does each planted mistake show, and how soon?
+
+    hunt = recipe, a seed that finds it, how many seeds it may take, and as what it may be found
+
+From seed 1 on each is found within its number of seeds; the seed that is named finds it by itself,
+which saves time on every change. Recipes are shared where that costs little: the same seed without
+any mistake has to be run once only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sexton.sim.options import HOUR_MS, MINUTE_MS
+from tests.simulation.planted import (
+    cleaner_plants,  # noqa: F401  its mistakes can be planted from now on
+    protocol_plants,  # noqa: F401
+)
+from tests.simulation.planted.trials import SMALL, Pace, Recipe
+
+# Replicas are away for longer than deletes are retained; there are keys enough to stay deleted.
+AWAY = Recipe(
+    replace(
+        SMALL, faults=("killed-broker", "isolated-broker"), keys=12,
+        fault_pause_ms=60 * MINUTE_MS, fault_lasts_ms=120 * MINUTE_MS,
+    )
+)  # fmt: skip
+
+# The power goes while cleaned segments take the place of the old ones.
+CLEANER_DIES = Recipe(
+    replace(
+        SMALL, faults=("power-cut-in-a-cleaning",), keys=12, segment_bytes=2_000,
+        fault_pause_ms=6 * MINUTE_MS,
+    )
+)  # fmt: skip
+
+# Snapshots that were never synced: most are torn by a power cut, now and then an old one is not.
+TORN_SNAPSHOTS = Recipe(
+    replace(
+        SMALL, faults=("power-cut",), hours=4, writers=3, transactional_writers=8,
+        write_pause_ms=4 * MINUTE_MS, segment_bytes=1_000, fault_pause_ms=8 * MINUTE_MS,
+        fault_lasts_ms=MINUTE_MS,
+    ),
+    retention_ms=3 * MINUTE_MS,
+    transactions=Pace(2 * MINUTE_MS, burst=4, rest_ms=60 * MINUTE_MS),
+    whole_files=0.15,
+)  # fmt: skip
+
+# Producers that are silent for a while, and replicas that know of them by the log alone.
+QUIET_PRODUCERS = Recipe(
+    replace(
+        SMALL, faults=("new-disk", "killed-broker"), writers=4, transactional_writers=1,
+        write_pause_ms=10 * MINUTE_MS, fault_lasts_ms=10 * MINUTE_MS,
+    )
+)  # fmt: skip
+
+# Replicas start over again and again.
+NEW_REPLICAS = Recipe(
+    replace(
+        SMALL, faults=("new-disk", "removed-replica"), keys=12, write_pause_ms=2 * MINUTE_MS,
+        fault_pause_ms=10 * MINUTE_MS, fault_lasts_ms=3 * MINUTE_MS,
+    )
+)  # fmt: skip
+
+# The same, and nothing else.
+NEW_DISKS = Recipe(
+    replace(
+        SMALL, faults=("new-disk",), keys=12, write_pause_ms=2 * MINUTE_MS,
+        fault_pause_ms=12 * MINUTE_MS, fault_lasts_ms=MINUTE_MS,
+    )
+)  # fmt: skip
+
+# Disks are put back to an earlier state.
+OLD_DISKS = Recipe(
+    replace(
+        SMALL, faults=("old-disk", "killed-leader", "killed-broker"),
+        fault_pause_ms=12 * MINUTE_MS,
+    )
+)  # fmt: skip
+
+# Followers lag, and leaders die with what they have not passed on.
+LAGGING = Recipe(
+    replace(SMALL, faults=("killed-broker", "late-fetches"), fault_lasts_ms=20 * MINUTE_MS)
+)
+
+# Empty replicas are made leaders, and announcements arrive from before.
+LATE_WORDS = Recipe(
+    replace(
+        SMALL, hours=10, keys=12, unclean=True,
+        faults=("late-announcements", "unclean-election") * 2 + ("new-disk",),
+        fault_pause_ms=10 * MINUTE_MS, fault_lasts_ms=12 * MINUTE_MS,
+    )
+)  # fmt: skip
+
+# Replicas that are behind are made leaders.
+LOSSES = Recipe(
+    replace(
+        SMALL, hours=8, unclean=True, faults=("unclean-election", "killed-broker", "paused-broker"),
+        fault_pause_ms=12 * MINUTE_MS, fault_lasts_ms=20 * MINUTE_MS,
+    )
+)  # fmt: skip
+
+NO_CONTROLLER = Recipe(replace(SMALL, faults=("killed-controller", "paused-controller")))
+
+# Who joins the ISR stops to fetch, while the leader does not hear that it has joined.
+DEAF_LEADERS = Recipe(
+    replace(
+        SMALL, faults=("deaf-leader", "killed-leader", "killed-broker", "cut-between-two"),
+        fault_pause_ms=6 * MINUTE_MS, fault_lasts_ms=15 * MINUTE_MS,
+    )
+)  # fmt: skip
+
+# Fetches are under way for longer than it takes to get a new disk, and little is written.
+LATE_FETCHES = Recipe(
+    replace(
+        SMALL, faults=("late-fetches",) * 3 + ("new-disk",), hours=8, transactional_writers=1,
+        write_pause_ms=15 * MINUTE_MS, fault_pause_ms=2 * MINUTE_MS, fault_lasts_ms=3 * MINUTE_MS,
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """Where to look for one planted mistake."""
+
+    recipe: Recipe
+    first: int  # a seed that finds it
+    seeds: int  # within so many it is found, from seed 1 on: more than twice what was needed
+    kinds: tuple[str, ...]  # what it may be found as
+    first_counts: bool = True  # or else it may do other harm first, and the run goes on
+
+
+EARLY, FALSE, BEYOND = "witness-removed-early", "false-claim", "beyond-own-progress"
+LOST, STALE, BEHIND = "committed-lost", "stale-value", "behind-in-isr"
+WRONG_END = ("stuck", "aborted-as-committed", "committed-as-aborted")
+
+# How cleaners have gone wrong, here or elsewhere, and the mistake that stands for it.
+OF_THE_CLEANER = {
+    "a marker removed while its data remains": "markers-gone-before-their-data",
+    "two ABORT markers deduplicated by their equal key": "markers-deduplicated",
+    "an offset map filled up, so that a pass stops midway": "half-a-pass",
+    "a crash between delete and rename": "deleted-before-renamed",
+    "a producer snapshot that holds an open transaction": "snapshots-kept",
+    "the last batch of a producer dropped": "last-batch-dropped",
+}
+
+# The wordings of the protocol that looked right until a search of a small model found them wrong.
+OF_THE_PROTOCOL = {
+    "MTRO over the ISR only": "minimum-over-isr",
+    "a replica that never reported ignored": "silence-counts-as-done",
+    "MXFO = the last stable offset": "stable-offset-as-mxfo",
+    "a kept report of an earlier incarnation": "kept-reports",
+    "a stale disk judged by its own checkpoint": "trusted-disk",
+    "superseded by an uncommitted later record": "uncommitted-supersedes",
+    "a marker above the high watermark taken as resolved": "unreplicated-marker-resolves",
+    "the log end counted as clean for an added replica": "added-replica-is-clean",
+    "MCCO reported before fsync": "reported-before-sync",
+    "a marker record emptied without MXRO": "markers-without-bound",
+    "a late announcement of an old term accepted": "late-announcements-believed",
+    "an unclean election without discard": "unclean-without-discard",
+}
+
+# Other rules that must be there for a reason.
+EXTRA = (
+    "tombstones-without-bound",
+    "minima-before-the-controller",
+    "unfit-leader",
+    "joining-do-not-vouch",
+    "earlier-session-fetches",
+)
+
+HUNTS: dict[str, Hunt] = {
+    "markers-gone-before-their-data": Hunt(AWAY, 1, 3, (EARLY,), first_counts=False),
+    "markers-deduplicated": Hunt(AWAY, 1, 3, (EARLY,)),
+    "half-a-pass": Hunt(AWAY, 1, 3, (FALSE,)),
+    "deleted-before-renamed": Hunt(CLEANER_DIES, 1, 3, (LOST, STALE, "stuck")),
+    "snapshots-kept": Hunt(TORN_SNAPSHOTS, 1, 3, WRONG_END),
+    "last-batch-dropped": Hunt(QUIET_PRODUCERS, 1, 3, ("producer-forgotten",)),
+    "minimum-over-isr": Hunt(AWAY, 1, 3, (EARLY,)),
+    "silence-counts-as-done": Hunt(AWAY, 1, 3, (EARLY,)),
+    "stable-offset-as-mxfo": Hunt(AWAY, 1, 3, (FALSE,)),
+    "kept-reports": Hunt(NEW_DISKS, 1, 3, (BEYOND, EARLY)),
+    "trusted-disk": Hunt(OLD_DISKS, 1, 3, (LOST, BEYOND)),
+    "uncommitted-supersedes": Hunt(AWAY, 1, 3, (EARLY, LOST)),
+    "unreplicated-marker-resolves": Hunt(LAGGING, 1, 3, ("open-as-ended", EARLY)),
+    "added-replica-is-clean": Hunt(NEW_REPLICAS, 1, 3, (FALSE,)),
+    "reported-before-sync": Hunt(CLEANER_DIES, 1, 3, (FALSE,)),
+    "markers-without-bound": Hunt(AWAY, 1, 3, (EARLY,)),
+    "late-announcements-believed": Hunt(LATE_WORDS, 3, 12, (BEYOND,)),
+    "unclean-without-discard": Hunt(LOSSES, 3, 8, (STALE, "record-changed")),
+    "tombstones-without-bound": Hunt(AWAY, 1, 3, (EARLY,)),
+    "minima-before-the-controller": Hunt(NO_CONTROLLER, 1, 3, ("unknown-minima",)),
+    "unfit-leader": Hunt(OLD_DISKS, 1, 3, (LOST, BEYOND)),
+    "joining-do-not-vouch": Hunt(DEAF_LEADERS, 1, 3, (BEHIND, LOST)),
+    "earlier-session-fetches": Hunt(LATE_FETCHES, 6, 15, (BEHIND, LOST)),
+}
+
+
+# Under the policy `independent`: replicas are away for hours while tombstones and markers go. Most
+# keys are seldom written, so that what comes back stays. Many writers have a transaction or two and
+# then rest: whose marker a replica has missed, nobody ends for it.
+DIVERGENCES = ("deleted-key-lives", "aborted-as-committed", "committed-as-aborted", "stuck")
+DIVERGING = Recipe(
+    replace(
+        SMALL, policy="independent", faults=("killed-broker", "isolated-broker"),
+        hours=30, keys=40, writers=4, transactional_writers=30, write_pause_ms=8 * MINUTE_MS,
+        stretch=100, fault_pause_ms=150 * MINUTE_MS, fault_lasts_ms=4 * HOUR_MS,
+    ),
+    retention_ms=10 * MINUTE_MS,
+    transactions=Pace(3 * MINUTE_MS, burst=4, rest_ms=4 * HOUR_MS),
+)  # fmt: skip
