@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.machines.compaction import NodeId
@@ -34,7 +35,7 @@ from sexton.machines.controller_events import (
 )
 from sexton.machines.elections import is_fit
 from sexton.machines.ledger import Ledger
-from sexton.machines.metadata import BrokerRecord, PartitionRecord
+from sexton.machines.metadata import BrokerRecord, PartitionRecord, Removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +212,29 @@ class Brokers:
         if node in partition.isr:
             others = tuple(each for each in partition.isr if each != node)
             self.ledger.change(partition, replace(partition, isr=others or partition.isr))
+
+    def unregister(self, node: NodeId) -> None:
+        """It is not coming back; what it held stays assigned to it until it is reassigned."""
+        broker = self.ledger.image.brokers.get(node)
+        if broker is None:
+            raise Refused(
+                KafkaError.BROKER_ID_NOT_REGISTERED, f"there is no broker {node} to unregister"
+            )
+        hosted = self.ledger.image.hosted_by(node)
+        if hosted:
+            raise Refused(
+                KafkaError.INVALID_REQUEST,
+                f"broker {node} holds replicas of {len(hosted)} partitions, as of {hosted[0]}; "
+                "reassign them first",
+            )
+        if not broker.fenced:
+            raise Refused(
+                KafkaError.INVALID_REQUEST, f"broker {node} is alive; stop it before you do this"
+            )
+        self.parked.pop(node, None)
+        self.must_know.pop(node, None)
+        self.knows.pop(node, None)
+        self.ledger.write(Removed(broker.key))
 
     def check(self) -> None:
         brokers = self.ledger.image.brokers

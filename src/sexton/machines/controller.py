@@ -4,6 +4,7 @@
     AlterIsr, Elect           ─▶ elections       who leads, and what was lost by it
     Reassign                  ─▶ reassignment    who holds a replica
     CreateTopic, DeleteTopic  ─▶ topics          what there is
+    AlterConfigs              ─▶ options         how it is to behave
     ProposeRemovable          ─▶ here            what a group may forget
               all of them     ─▶ ledger          the records that say so
 
@@ -20,7 +21,8 @@ from typing import assert_never
 
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
-from sexton.machines import topics
+from sexton.base.partitions import TopicPartition
+from sexton.machines import options, topics
 from sexton.machines.brokers import Brokers
 from sexton.machines.compaction import NodeId, Removable
 from sexton.machines.controller_events import (
@@ -29,6 +31,7 @@ from sexton.machines.controller_events import (
     AlterIsr,
     Answer,
     AnswerBody,
+    Answers,
     Append,
     ControllerConfig,
     CreatePartitions,
@@ -51,39 +54,40 @@ from sexton.machines.controller_events import (
     RemovableKept,
     ReplicaState,
     Request,
+    Several,
     StaleBroker,
     Tick,
     TopicCreated,
+    UnregisterBroker,
     WakeAt,
 )
 from sexton.machines.ledger import UNCLEAN, Ledger
 from sexton.machines.metadata import (
     NO_LEADER,
-    ConfigRecord,
+    ClusterRecord,
     Image,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
-    Removed,
 )
 from sexton.machines.reassignment import cancelled, newcomers, towards
 
 __all__ = [
-    "AllocateProducerIds", "AlterConfigs", "AlterIsr", "Answer", "Append", "Controller",
+    "AllocateProducerIds", "AlterConfigs", "AlterIsr", "Answer", "Answers", "Append", "Controller",
     "ControllerConfig", "CreatePartitions", "CreateTopic", "DeleteTopic", "Done", "Effect", "Elect",
     "Elected", "Event", "Failed", "Heartbeat", "HeartbeatAnswer", "IsrAltered", "ProducerIds",
     "ProposeRemovable", "Reassign", "RegisterBroker", "Registered", "RemovableKept", "ReplicaState",
-    "StaleBroker", "Tick", "TopicCreated", "WakeAt",
+    "Several", "StaleBroker", "Tick", "TopicCreated", "UnregisterBroker", "WakeAt",
 ]  # fmt: skip
-
-_RESOURCES = ("topic", "broker", "group")
 
 
 @dataclass(slots=True)
 class Controller:
     ledger: Ledger
     brokers: Brokers
+    rules: options.Rules
     checkpoint_at: int | None = None  # when high watermarks go to the log, if there are new ones
+    rebalance_at: int | None = None  # when preferred leaders are elected, if ever
     wake_at: int | None = None
 
     @classmethod
@@ -93,11 +97,12 @@ class Controller:
         now_ms: int,
         config: ControllerConfig | None = None,
         log_end: int | None = None,
+        rules: options.Rules | None = None,
     ) -> Controller:
         """The controller that wrote `records`, or a new one if there are none.
 
         `log_end` is the offset after the last record; compaction leaves fewer records than that.
-        Hand it a `Tick` first: the answer says when to wake it.
+        Hand it a `Tick` first: the answer says when to wake it. `rules` know the options.
         """
         image, count = Image(), 0
         for record in records:
@@ -106,7 +111,7 @@ class Controller:
         ledger = Ledger(config or ControllerConfig(), image, count if log_end is None else log_end)
         brokers = Brokers(ledger)
         brokers.start(now_ms)
-        return cls(ledger, brokers)
+        return cls(ledger, brokers, rules or options.Rules())
 
     @property
     def image(self) -> Image:
@@ -124,6 +129,9 @@ class Controller:
                 answers = self.brokers.register(event)
             case Heartbeat():
                 answers = self.brokers.heartbeat(event, now_ms)
+            case Several(caller, requests):
+                told = tuple(map(self._carry_out, requests))
+                answers = [Answer(caller, Answers(told, self.ledger.end))]
             case _:
                 answers = [Answer(event.caller, self._carry_out(event))]
         self._tick(now_ms)
@@ -134,10 +142,11 @@ class Controller:
 
     def _carry_out(self, event: Request) -> AnswerBody:
         """What is refused has changed nothing."""
+        written = len(self.ledger.batch)
         try:
             return self._decide(event)
         except Refused as refused:
-            assert not self.ledger.batch
+            assert len(self.ledger.batch) == written
             return Failed(refused.error, refused.why)
 
     def _decide(self, event: Request) -> AnswerBody:
@@ -149,18 +158,21 @@ class Controller:
             case AllocateProducerIds():
                 return self._allocate(event)
             case CreateTopic():
-                self._check_options(event.configs)
+                topics.check_name(self.image, event.name)
+                self.rules.check("topic", dict(event.configs))
                 return topics.create(self.ledger, event)
             case CreatePartitions():
                 topics.create_partitions(self.ledger, event)
             case DeleteTopic():
-                topics.delete(self.ledger, event.name)
+                topics.delete(self.ledger, event.name, event.topic_id)
             case Reassign():
                 self._reassign(event)
             case Elect():
                 return self._elect(event)
             case AlterConfigs():
                 self._alter_configs(event)
+            case UnregisterBroker():
+                self.brokers.unregister(event.node)
             case _:
                 assert_never(event)
         return Done()
@@ -173,6 +185,23 @@ class Controller:
             self.brokers.fence(expired)
         if self.checkpoint_at is not None and self.checkpoint_at <= now_ms:
             self.ledger.checkpoint()
+        self._rebalance(now_ms)
+        if self.ledger.config.cluster_id and not self.image.cluster.cluster_id:
+            self.ledger.write(ClusterRecord(self.ledger.config.cluster_id))
+
+    def _rebalance(self, now_ms: int) -> None:
+        """Every now and then, whoever is preferred and could lead does so."""
+        config = self.ledger.config
+        if not config.auto_leader_rebalance_enable:
+            return
+        if self.rebalance_at is not None and self.rebalance_at <= now_ms:
+            for at in sorted(self.image.partitions):
+                partition = self.ledger.known(at)
+                if partition.leader not in (NO_LEADER, partition.replicas[0]):
+                    self.ledger.change(partition, partition, preferred=True)
+            self.rebalance_at = None
+        if self.rebalance_at is None:
+            self.rebalance_at = now_ms + config.leader_imbalance_check_interval_seconds * 1000
 
     def _forgive_own_absence(self, now_ms: int) -> None:
         """If nobody called for longer than brokers wait, it was not they who were silent."""
@@ -188,8 +217,7 @@ class Controller:
             interval = self.ledger.config.replica_high_watermark_checkpoint_interval_ms
             self.checkpoint_at = now_ms + interval
         times = self.brokers.deadlines()
-        if self.checkpoint_at is not None:
-            times.append(self.checkpoint_at)
+        times += [at for at in (self.checkpoint_at, self.rebalance_at) if at is not None]
         before, self.wake_at = self.wake_at, min(times, default=None)
         if self.wake_at is None or self.wake_at == before:
             return []
@@ -262,6 +290,7 @@ class Controller:
             draft, added = cancelled(old), 0
         else:
             topics.check_replicas(self.image, event.replicas, event.partition)
+            topics.check_factor(old, event)
             draft = towards(old, event.replicas, self.image.counters.next_assignment)
             added = newcomers(old, event.replicas)
         if old.doubtful and any(node not in draft.replicas for node in old.replicas):
@@ -306,24 +335,20 @@ class Controller:
         return ProducerIds(first, count)
 
     def _alter_configs(self, event: AlterConfigs) -> None:
-        if event.resource not in _RESOURCES:
-            raise Refused(
-                KafkaError.INVALID_REQUEST,
-                f"{event.resource} has no options; they belong to a {', '.join(_RESOURCES)}",
-            )
-        if event.resource == "topic":
-            self.ledger.check_topic(event.name)
-        self._check_options(event.set)
-        before = self.image.options_of(event.resource, event.name)
-        after = {**before, **dict(event.set)}
-        for option in event.delete:
-            after.pop(option, None)
-        if event.validate_only or after == before:
-            return
-        record = ConfigRecord(event.resource, event.name, tuple(sorted(after.items())))
-        self.ledger.write(record if after else Removed(record.key))
-        if before.get(UNCLEAN) != after.get(UNCLEAN):
+        changed = options.alter(self.ledger, event, self.rules)
+        if UNCLEAN in changed:
             self._elect_where_allowed(event)
+        if options.POLICY in changed and event.resource == "topic":
+            for number in sorted(self.image.partitions_of(event.name)):
+                self._begin_term(self.ledger.known(TopicPartition(event.name, number)))
+
+    def _begin_term(self, old: PartitionRecord) -> None:
+        """The same leader, if there is one, in a new term."""
+        if old.leader != NO_LEADER:
+            epoch, partition_epoch = old.leader_epoch + 1, old.partition_epoch + 1
+            self.ledger.write_partition(
+                replace(old, leader_epoch=epoch, partition_epoch=partition_epoch)
+            )
 
     def _elect_where_allowed(self, event: AlterConfigs) -> None:
         """Partitions that wait for a leader may have one now that records may be lost."""
@@ -332,12 +357,6 @@ class Controller:
         for at in sorted(partition.at for partition in touched if partition.leader == NO_LEADER):
             partition = self.ledger.known(at)
             self.ledger.change(partition, partition)
-
-    def _check_options(self, options: tuple[tuple[str, str], ...]) -> None:
-        """The only option that is ours to judge."""
-        value = dict(options).get(UNCLEAN, "false")
-        if value.lower() not in ("true", "false"):
-            raise Refused(KafkaError.INVALID_CONFIG, f"{UNCLEAN} is true or false, not {value!r}")
 
     def _check_broker(self, node: NodeId, broker_epoch: int) -> None:
         if not self.brokers.knows_epoch(node, broker_epoch):

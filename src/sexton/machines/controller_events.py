@@ -31,6 +31,12 @@ class ControllerConfig:
     # A broker that missed more records than these is sent a snapshot instead; ours, not Kafka's.
     metadata_tail_records: int = 10_000
     producer_ids_per_block: int = 1000
+    # A new cluster is given this id, and keeps it; chosen by chance by whoever starts it.
+    cluster_id: str = ""
+    # Who is preferred leads again, looked at this often. Kafka does so by default; here a leader
+    # stays unless somebody asks for it, for who tests failovers wants it where it is.
+    auto_leader_rebalance_enable: bool = False
+    leader_imbalance_check_interval_seconds: int = 300
 
 
 # ── from brokers ──
@@ -124,6 +130,7 @@ class CreateTopic:
 class DeleteTopic:
     caller: Caller
     name: str
+    topic_id: str = ""  # not another one of that name
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +148,7 @@ class Reassign:
     topic: str
     partition: int
     replicas: tuple[NodeId, ...] | None  # None: cancel the one under way
+    may_change_factor: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +167,15 @@ class AlterConfigs:
     set: tuple[tuple[str, str], ...] = ()
     delete: tuple[str, ...] = ()
     validate_only: bool = False
+    append: tuple[tuple[str, str], ...] = ()  # to options that are lists
+    subtract: tuple[tuple[str, str], ...] = ()
+    replaces: bool = False  # what is not set goes back to its default (Kafka's AlterConfigs)
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBroker:
+    caller: Caller
+    node: NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +193,19 @@ Request = (  # what is answered at once
     | Reassign
     | Elect
     | AlterConfigs
+    | UnregisterBroker
 )
-Event = RegisterBroker | Heartbeat | Request | Tick
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Carried out one after the other, in one step; each is refused or done for itself."""
+
+    caller: Caller
+    requests: tuple[Request, ...]
+
+
+Event = RegisterBroker | Heartbeat | Request | Several | Tick
 
 
 # ── answers ──
@@ -251,6 +279,14 @@ class Failed:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """To `Several`, in their order; whoever has the metadata up to `end` knows what was done."""
+
+    answers: tuple[AnswerBody, ...]
+    end: int
+
+
 AnswerBody = (
     Registered
     | HeartbeatAnswer
@@ -262,6 +298,7 @@ AnswerBody = (
     | Elected
     | Done
     | Failed
+    | Answers
 )
 
 

@@ -148,6 +148,15 @@ class CountersRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterRecord:
+    cluster_id: str = ""  # empty: nobody gave it one
+
+    @property
+    def key(self) -> Key:
+        return ("cluster",)
+
+
+@dataclass(frozen=True, slots=True)
 class Removed:
     """There is no such thing any more; in the log, the key without a value."""
 
@@ -155,7 +164,13 @@ class Removed:
 
 
 Kept = (
-    BrokerRecord | TopicRecord | PartitionRecord | ConfigRecord | ProducerIdsRecord | CountersRecord
+    BrokerRecord
+    | TopicRecord
+    | PartitionRecord
+    | ConfigRecord
+    | ProducerIdsRecord
+    | CountersRecord
+    | ClusterRecord
 )
 Record = Kept | Removed
 
@@ -170,6 +185,7 @@ class Image:
     configs: dict[tuple[str, str], ConfigRecord] = field(default_factory=dict)
     producer_ids: ProducerIdsRecord = ProducerIdsRecord()
     counters: CountersRecord = CountersRecord()
+    cluster: ClusterRecord = ClusterRecord()
     # Three indexes of the above.
     _by_id: dict[str, str] = field(default_factory=dict)
     _by_topic: dict[str, dict[int, PartitionRecord]] = field(default_factory=dict)
@@ -192,6 +208,8 @@ class Image:
                 self.producer_ids = record
             case CountersRecord():
                 self.counters = record
+            case ClusterRecord():
+                self.cluster = record
             case Removed(key):
                 return self._remove(key)
             case _:
@@ -202,6 +220,8 @@ class Image:
         """A snapshot: these alone, folded in this order, make an equal image."""
         yield self.counters
         yield self.producer_ids
+        if self.cluster.cluster_id:
+            yield self.cluster
         for _, broker in sorted(self.brokers.items()):
             yield broker
         for name, topic in sorted(self.topics.items()):
@@ -337,6 +357,7 @@ _KINDS: dict[str, type[Kept]] = {
     "config": ConfigRecord,
     "producer-ids": ProducerIdsRecord,
     "counters": CountersRecord,
+    "cluster": ClusterRecord,
 }
 
 

@@ -135,6 +135,12 @@ class Offsets:
             case _:
                 return self._request(event, now_ms)
 
+    def groups(self) -> frozenset[str]:
+        """Those that have offsets, or are about to."""
+        pending = {key.group for put_aside in self.table.pending.values() for key in put_aside}
+        in_flight = {key.group for key in self._in_flight}
+        return frozenset({*self.table.committed, *pending, *in_flight})
+
     # ── requests ──
 
     def _request(self, event: Request, now_ms: int) -> list[Effect]:

@@ -2,8 +2,11 @@
 
 Placement stripes replicas over the brokers: the first replica of each partition on the next broker,
 the others on those after it, and one further for each time around, so that the brokers beside a
-dead one share its load. Where it starts is the number of partitions placed so far: the same calls
-give the same placement, and small topics do not all begin on one broker.
+dead one share its load. Where brokers are in racks, a partition has no second replica in one while
+there is a rack without. If more replicas are wanted than brokers are alive, those that are away get
+some too, as in Kafka: they are not in sync until they are back. Where it starts is the number of
+partitions placed so far: the same calls give the same placement, and small topics do not all begin
+on one broker.
 
 A topic that is deleted and created again has the old name, but is another topic. Its assignments
 have new numbers, so logs of the old one count for nothing; and its leader epochs begin above those
@@ -13,12 +16,19 @@ of all topics ever deleted, so that nothing said in the old one's terms is taken
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.machines.compaction import NodeId
-from sexton.machines.controller_events import CreatePartitions, CreateTopic, TopicCreated
+from sexton.machines.controller_events import (
+    CreatePartitions,
+    CreateTopic,
+    Reassign,
+    TopicCreated,
+)
 from sexton.machines.ledger import Ledger
 from sexton.machines.metadata import ConfigRecord, Image, PartitionRecord, Removed, TopicRecord
 from sexton.machines.reassignment import origin_of
@@ -80,8 +90,10 @@ def create_partitions(ledger: Ledger, event: CreatePartitions) -> None:
         _add_partitions(ledger, event.name, len(existing), placements)
 
 
-def delete(ledger: Ledger, name: str) -> None:
+def delete(ledger: Ledger, name: str, topic_id: str = "") -> None:
     ledger.check_topic(name)
+    if topic_id not in ("", ledger.image.topics[name].topic_id):
+        raise Refused(KafkaError.UNKNOWN_TOPIC_ID, f"another topic is called {name} now")
     partitions = [record for _, record in sorted(ledger.image.partitions_of(name).items())]
     counters = ledger.image.counters
     above = max(record.leader_epoch for record in partitions) + 1
@@ -98,7 +110,21 @@ def delete(ledger: Ledger, name: str) -> None:
 
 
 def check_name(image: Image, name: str) -> None:
-    """Kafka's rules (Topic.validate), and no two names that make one metric (KAFKA-2337)."""
+    """May a new topic be called so? No two names make one metric (KAFKA-2337)."""
+    check_spelling(name)
+    if name in image.topics:
+        raise Refused(
+            KafkaError.TOPIC_ALREADY_EXISTS,
+            f"the topic {name} exists already; delete it first, or choose another name",
+        )
+    other = _collision(image, name)
+    if other is not None:
+        why = f"{name} collides with {other}, as '.' and '_' are alike in metric names"
+        raise Refused(KafkaError.INVALID_TOPIC_EXCEPTION, why)
+
+
+def check_spelling(name: str) -> None:
+    """Kafka's rules (Topic.validate)."""
     if not name:
         why = "a topic's name is not empty"
     elif name in (".", ".."):
@@ -107,16 +133,8 @@ def check_name(image: Image, name: str) -> None:
         why = f"a topic's name has at most {_LONGEST} characters, this one {len(name)}: {name}"
     elif not _LEGAL.fullmatch(name):
         why = f"{name!r}: a topic's name has ASCII letters, digits, '.', '_' and '-' only"
-    elif name in image.topics:
-        raise Refused(
-            KafkaError.TOPIC_ALREADY_EXISTS,
-            f"the topic {name} exists already; delete it first, or choose another name",
-        )
     else:
-        other = _collision(image, name)
-        if other is None:
-            return
-        why = f"{name} collides with {other}, as '.' and '_' are alike in metric names"
+        return
     raise Refused(KafkaError.INVALID_TOPIC_EXCEPTION, why)
 
 
@@ -130,15 +148,34 @@ def _collision(image: Image, name: str) -> str | None:
 # ── placement ──
 
 
-def striped(brokers: list[NodeId], partitions: int, factor: int, start: int) -> list[Placement]:
+def striped(
+    brokers: list[NodeId],
+    partitions: int,
+    factor: int,
+    start: int,
+    racks: Mapping[NodeId, str | None] = MappingProxyType({}),
+) -> list[Placement]:
     """The replicas of each of `partitions` new partitions, after `start` earlier ones."""
     count = len(brokers)
     placements = []
     for number in range(start, start + partitions):
         first, turn = number % count, number // count
-        others = ((first + 1 + (turn + each) % (count - 1)) % count for each in range(factor - 1))
-        placements.append(tuple(brokers[index] for index in (first, *others)))
+        others = ((first + 1 + (turn + each) % (count - 1)) % count for each in range(count - 1))
+        order = [brokers[index] for index in (first, *others)]
+        placements.append(_spread(order, factor, racks))
     return placements
+
+
+def _spread(order: list[NodeId], factor: int, racks: Mapping[NodeId, str | None]) -> Placement:
+    """The first of them, but no second in a rack while there is another."""
+    chosen: list[NodeId] = []
+    used: dict[str | None, int] = {}
+    while len(chosen) < factor:
+        left = (node for node in order if node not in chosen)
+        node = min(left, key=lambda node: used.get(racks.get(node), 0))
+        chosen.append(node)
+        used[racks.get(node)] = used.get(racks.get(node), 0) + 1
+    return tuple(chosen)
 
 
 def checked(
@@ -186,6 +223,19 @@ def check_replicas(image: Image, replicas: Placement, number: int) -> None:
             )
 
 
+def check_factor(old: PartitionRecord, event: Reassign) -> None:
+    """Some want the number of replicas to stay as it is."""
+    if event.replicas is None or event.may_change_factor:
+        return
+    target = tuple(node for node in old.replicas if node not in old.removing)
+    if len(event.replicas) != len(target):
+        raise Refused(
+            KafkaError.INVALID_REPLICATION_FACTOR,
+            f"{old.at} has {len(target)} replicas and is to keep as many, "
+            f"but the assignment has {len(event.replicas)}",
+        )
+
+
 def _place(ledger: Ledger, topic: str, partitions: int, factor: int) -> list[Placement]:
     partitions = ledger.config.num_partitions if partitions == -1 else partitions
     factor = ledger.config.default_replication_factor if factor == -1 else factor
@@ -199,14 +249,27 @@ def _place(ledger: Ledger, topic: str, partitions: int, factor: int) -> list[Pla
             KafkaError.INVALID_REPLICATION_FACTOR,
             f"{topic} cannot have a replication factor of {factor}; ask for 1 at least",
         )
-    alive = [node for node, broker in sorted(ledger.image.brokers.items()) if broker.active]
-    if factor > len(alive):
+    brokers = sorted(ledger.image.brokers.items())
+    alive = [node for node, broker in brokers if broker.active]
+    away = [node for node, broker in brokers if broker.fenced and not broker.in_shutdown]
+    if not alive or factor > len(alive) + len(away):
         raise Refused(
             KafkaError.INVALID_REPLICATION_FACTOR,
-            f"{topic} is to have {factor} replicas, but {len(alive)} brokers are alive; "
-            "start more, or ask for fewer replicas",
+            f"{topic} is to have {factor} replicas, but {len(alive)} brokers are alive and "
+            f"{len(away)} may come back; start more, or ask for fewer replicas",
         )
-    return striped(alive, partitions, factor, ledger.image.counters.placed)
+    racks = {node: broker.rack for node, broker in brokers}
+    start = ledger.image.counters.placed
+    here = striped(alive, partitions, min(factor, len(alive)), start, racks)
+    return [
+        (*first, *_rotated(away, start + number)[: factor - len(first)])
+        for number, first in enumerate(here)
+    ]
+
+
+def _rotated(nodes: list[NodeId], turn: int) -> list[NodeId]:
+    first = turn % len(nodes) if nodes else 0
+    return nodes[first:] + nodes[:first]
 
 
 def _add_partitions(ledger: Ledger, topic: str, first: int, placements: list[Placement]) -> None:

@@ -16,15 +16,27 @@ from typing import Any
 from sexton.log.directory import DataDirectory
 from sexton.log.disk import Disk
 from sexton.machines.metadata import Image
+from sexton.node.admin_apis import admin_handlers
+from sexton.node.administration import Administration
+from sexton.node.auto_create import AutoCreate
 from sexton.node.cleaning import Cleaning
 from sexton.node.config import BrokerConfig
 from sexton.node.coordination import Coordination
 from sexton.node.coordinators import Coordinators
 from sexton.node.fetch import Fetch
 from sexton.node.find_coordinator import FindCoordinator
+from sexton.node.group_admin import GroupAdmin
+from sexton.node.group_offset_fetch import GroupOffsetFetch
 from sexton.node.group_offsets import GroupOffsets
+from sexton.node.groups import Groups
 from sexton.node.list_offsets import ListOffsets
-from sexton.node.messages import AnnounceRemovable, CollectProgress, RegisterReplicas
+from sexton.node.messages import (
+    AnnounceRemovable,
+    CleanNow,
+    CollectProgress,
+    ConferNow,
+    RegisterReplicas,
+)
 from sexton.node.offset_for_leader_epoch import OffsetForLeaderEpoch
 from sexton.node.outside import Answered, Asked, Caller, Effect, Event, Outside, Ran, Woken
 from sexton.node.produce import Produce
@@ -36,15 +48,25 @@ from sexton.node.transactions import Transactions
 from sexton.node.write_txn_markers import WriteTxnMarkers
 from sexton.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from sexton.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from sexton.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from sexton.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from sexton.protocol.messages.delete_groups import DeleteGroupsRequest
+from sexton.protocol.messages.describe_groups import DescribeGroupsRequest
 from sexton.protocol.messages.end_txn import EndTxnRequest
 from sexton.protocol.messages.fetch import FetchRequest
 from sexton.protocol.messages.find_coordinator import FindCoordinatorRequest
+from sexton.protocol.messages.heartbeat import HeartbeatRequest
 from sexton.protocol.messages.init_producer_id import InitProducerIdRequest
+from sexton.protocol.messages.join_group import JoinGroupRequest
+from sexton.protocol.messages.leave_group import LeaveGroupRequest
+from sexton.protocol.messages.list_groups import ListGroupsRequest
 from sexton.protocol.messages.list_offsets import ListOffsetsRequest
 from sexton.protocol.messages.offset_commit import OffsetCommitRequest
+from sexton.protocol.messages.offset_delete import OffsetDeleteRequest
 from sexton.protocol.messages.offset_fetch import OffsetFetchRequest
 from sexton.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from sexton.protocol.messages.produce import ProduceRequest
+from sexton.protocol.messages.sync_group import SyncGroupRequest
 from sexton.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from sexton.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
@@ -63,19 +85,23 @@ class Broker:
         self.coordinators = coordinators = Coordinators(site, replicas)
         self.producer_ids = ProducerIds(site)
         self.transactions = Transactions(site, coordinators, self.producer_ids)
-        self.offsets = GroupOffsets(site, coordinators)
+        self.groups = groups = Groups(site, coordinators)
+        self.offsets = GroupOffsets(site, coordinators, groups, self.transactions.verify)
+        group_admin = GroupAdmin(site, coordinators, groups, self.offsets)
         self.produce = Produce(site, replicas, self.transactions.verify)
-        self.registration = Registration(site, replicas, coordinators.reconcile)
+        self.administration = administration = Administration(site)
+        self.auto_create = auto_create = AutoCreate(site, administration)
+        self.registration = Registration(site, replicas, self._image_changed)
         fetch, markers = (
             Fetch(site, replicas),
             WriteTxnMarkers(site, replicas, self.offsets, self.produce),
         )
         self._handlers: dict[type, Handler] = {
             ProduceRequest: self.produce.handle,
-            FetchRequest: lambda caller, request, _version: fetch.handle(caller, request),
+            FetchRequest: fetch.handle,
             ListOffsetsRequest: ListOffsets(site, replicas).handle,
             OffsetForLeaderEpochRequest: OffsetForLeaderEpoch(site, replicas).handle,
-            FindCoordinatorRequest: FindCoordinator(site, coordinators).handle,
+            FindCoordinatorRequest: FindCoordinator(site, coordinators, auto_create).handle,
             InitProducerIdRequest: self.transactions.init_producer_id,
             AddPartitionsToTxnRequest: self.transactions.add_partitions,
             AddOffsetsToTxnRequest: self.transactions.add_offsets,
@@ -83,17 +109,37 @@ class Broker:
             WriteTxnMarkersRequest: markers.handle,
             OffsetCommitRequest: self.offsets.commit,
             TxnOffsetCommitRequest: self.offsets.commit_in_transaction,
-            OffsetFetchRequest: self.offsets.fetch,
+            OffsetFetchRequest: GroupOffsetFetch(site, groups, self.offsets).handle,
+            OffsetDeleteRequest: group_admin.delete_offsets,
+            JoinGroupRequest: groups.handle,
+            SyncGroupRequest: groups.handle,
+            HeartbeatRequest: groups.handle,
+            LeaveGroupRequest: groups.handle,
+            ConsumerGroupHeartbeatRequest: groups.handle,
+            ConsumerGroupDescribeRequest: group_admin.describe_consumers,
+            DescribeGroupsRequest: group_admin.describe,
+            ListGroupsRequest: group_admin.list,
+            DeleteGroupsRequest: group_admin.delete,
+            **admin_handlers(site, replicas, self.transactions, administration, auto_create),
             RegisterReplicas: lambda c, request, _version: self.coordination.register(c, request),
             CollectProgress: lambda c, request, _version: self.coordination.collect(c, request),
+            CleanNow: lambda c, request, _version: self.cleaning.clean_now(c, request),
+            ConferNow: lambda c, _request, _version: self.coordination.confer_now(c),
             AnnounceRemovable: lambda c, request, _version: self.coordination.announce(c, request),
         }
+
+    def _image_changed(self) -> None:
+        self.coordinators.reconcile()
+        self.groups.image_changed()
+        self.offsets.image_changed()
+        self.administration.changed()
 
     def start(self) -> list[Effect]:
         self.registration.register()
         self.replicas.start_timers()
         self.coordination.start()
         self.cleaning.start()
+        self.offsets.start()
         return self.site.outside.take_effects()
 
     def handle(self, event: Event, now_ms: int, clock_ms: int) -> list[Effect]:

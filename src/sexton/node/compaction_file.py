@@ -11,13 +11,27 @@ from __future__ import annotations
 import json
 
 from sexton.base.partitions import TopicPartition
-from sexton.log.disk import Disk, replace
+from sexton.log.disk import Disk, put, replace
 from sexton.machines.compaction import Follower, Persist, Progress, Removable
 
 FILE = "compaction-offsets"
 
 
 def keep(disk: Disk, partition: TopicPartition, assignment: int, what: Persist) -> None:
+    replace(disk, path_of(partition), _packed(assignment, what))
+
+
+def begin(disk: Disk, partition: TopicPartition, assignment: int) -> None:
+    """For a new log, which syncs the file with its first records."""
+    nothing = Persist(Progress(), Removable(), -1)
+    put(disk, path_of(partition), _packed(assignment, nothing))
+
+
+def path_of(partition: TopicPartition) -> str:
+    return f"{partition}/{FILE}"
+
+
+def _packed(assignment: int, what: Persist) -> bytes:
     kept = {
         "version": 0,
         "assignment": assignment,
@@ -27,7 +41,7 @@ def keep(disk: Disk, partition: TopicPartition, assignment: int, what: Persist) 
         "mtro": what.removable.mtro,
         "mxro": what.removable.mxro,
     }
-    replace(disk, f"{partition}/{FILE}", json.dumps(kept).encode() + b"\n")
+    return json.dumps(kept).encode() + b"\n"
 
 
 def load(disk: Disk, partition: TopicPartition, node: int, log_end: int) -> Follower:
@@ -36,7 +50,7 @@ def load(disk: Disk, partition: TopicPartition, node: int, log_end: int) -> Foll
     Recovery may have cut the log below what had been cleaned. What is copied again is as clean as
     the leader's log, and every leader's is clean up to the group's minima: more is not claimed.
     """
-    path = f"{partition}/{FILE}"
+    path = path_of(partition)
     if not disk.exists(path):
         return Follower(node)
     try:

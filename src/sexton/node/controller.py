@@ -9,6 +9,7 @@ brokers go on serving; what waits is elections and changes. Who needs more runs 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from sexton.log.partition import PartitionLog
 from sexton.machines import controller as machine
 from sexton.machines.controller import Controller, ControllerConfig
 from sexton.machines.metadata import Record, from_bytes, to_bytes
+from sexton.node.option_rules import OptionRules
 from sexton.node.outside import Asked, Effect, Event, Outside, Woken
 from sexton.records.few import few_batch, few_records
 
@@ -30,6 +32,7 @@ _CONFIG = LogConfig(cleanup_policy="compact", segment_bytes=1 << 20)
 class ControllerNode:
     def __init__(self, disk: Disk, config: ControllerConfig, now_ms: int, clock_ms: int) -> None:
         self.outside = Outside(now_ms, clock_ms)
+        self.written: Callable[[tuple[Record, ...]], None] = lambda _records: None
         self._directory = DataDirectory.open(disk, lambda _partition: _CONFIG, now_ms)
         log = self._directory.logs.get(METADATA)
         if log is None:
@@ -37,7 +40,9 @@ class ControllerNode:
         self._log: PartitionLog = log
         self._log.advance_high_watermark(self._log.end_offset)
         records = list(self._stored())
-        self.machine = Controller.load(records, clock_ms, config, log_end=self._log.end_offset)
+        self.machine = Controller.load(
+            records, clock_ms, config, log_end=self._log.end_offset, rules=OptionRules()
+        )
         self._tick()
 
     def start(self) -> list[Effect]:
@@ -77,6 +82,7 @@ class ControllerNode:
         self._log.append_as_leader(batch, 0, now_ms, from_client=False)
         self._log.flush(now_ms)
         self._log.advance_high_watermark(self._log.end_offset)
+        self.written(records)
 
     def _stored(self) -> list[Record]:
         found: list[Record] = []
@@ -87,6 +93,10 @@ class ControllerNode:
                 for record in few_records(batch, str(METADATA))
             ]
         return found
+
+    def close(self, now_ms: int) -> None:
+        """Leaves the metadata log in good order."""
+        self._directory.close(now_ms, 0)
 
     def check(self) -> None:
         self.machine.check()

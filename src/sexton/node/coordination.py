@@ -16,6 +16,7 @@ from sexton.node.messages import (
     AnnounceRemovableAnswer,
     CollectProgress,
     CollectProgressAnswer,
+    ConferNowAnswer,
     RegisterAnswer,
     RegisterReplicas,
     RegisterReplicasAnswer,
@@ -75,10 +76,25 @@ class Coordination:
     # ── asking followers ──
 
     def _collect_due(self) -> None:
-        """Asks about every partition whose time has come, and about those almost due with them."""
+        clock_ms = self._site.clock_ms
+        next_ms = self._ask_due()
+        self._site.outside.after(max(next_ms - clock_ms, LEAST_INTERVAL_MS), self._collect_due)
+
+    def confer_now(self, caller: Caller) -> None:
+        """Asks about every partition, due or not."""
+        for replica in self._replicas.by_partition.values():
+            if isinstance(replica.role, Leading):
+                replica.role.collect_at_ms = self._site.clock_ms
+        self._ask_due()
+        self._site.outside.answer(caller, ConferNowAnswer())
+
+    def _ask_due(self) -> int:
+        """Asks about every partition whose time has come, and about those almost due with them.
+
+        Returns when the next one is due.
+        """
         clock_ms = self._site.clock_ms
         calls: dict[int, list[tuple[TopicPartition, compaction.Collect]]] = {}
-        asked: list[tuple[Replica, Leading]] = []
         next_ms = clock_ms + 60_000
         for partition, replica in self._replicas.by_partition.items():
             role = replica.role
@@ -87,7 +103,6 @@ class Coordination:
             interval = collect_interval_ms(replica)
             if role.collect_at_ms <= clock_ms + interval // 10:
                 role.collect_at_ms = clock_ms + self._jittered(interval)
-                asked.append((replica, role))
                 effects = role.compaction.handle(compaction.Tick())
                 for effect in effects:
                     if isinstance(effect, compaction.Collect):
@@ -96,7 +111,7 @@ class Coordination:
             next_ms = min(next_ms, role.collect_at_ms)
         for node, collects in sorted(calls.items()):
             self._collect(node, CollectProgress(tuple(collects)))
-        self._site.outside.after(max(next_ms - clock_ms, LEAST_INTERVAL_MS), self._collect_due)
+        return next_ms
 
     def _collect(self, node: int, request: CollectProgress) -> None:
         def then(answer: object | None) -> None:

@@ -1,21 +1,31 @@
 """Fetch: records, to consumers and followers.
 
-Versions 4 to 18; later ones name topics by id. Fetch sessions are not kept: every answer is whole,
-which the protocol allows (session id 0).
+Versions 4 to 18; from 13 on topics are named by id. The broker sends nobody to a follower (there is
+no replica selector), but every replica answers whoever asks it.
 
-A consumer reads up to the high watermark, or with read_committed up to the last stable offset; it
-may ask any replica. A follower reads to the end of its leader's log, and asking at an offset says
-that it has everything below. If there is less than `min_bytes` the call is parked until there is
-more, or its time is up.
+A consumer reads up to the high watermark, or with read_committed up to the last stable offset. A
+follower reads to the end of its leader's log, and asking at an offset says that it has everything
+below. If there is less than `min_bytes` the request is parked until there is more, or its time is
+up, or the next one of its session comes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
+from sexton.log.segment import Slice
+from sexton.node.fetch_sessions import (
+    NO_SESSION,
+    FetchSession,
+    FetchSessions,
+    Key,
+    Parked,
+    Watched,
+    asked_in,
+)
 from sexton.node.fetcher import session_id
 from sexton.node.outside import Caller
 from sexton.node.replica import Leading, Replica
@@ -28,168 +38,216 @@ from sexton.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
     PartitionData,
 )
 
 READ_COMMITTED = 1
-LATEST_REPLICA = -1  # a consumer
-
-
-@dataclass(slots=True)
-class _Answered:
-    """One partition, as far as it can be answered now."""
-
-    data: PartitionData
-    final: bool = False  # an error or a cut: nobody should wait for more
-    size: int = 0
-    replica: Replica | None = None  # where more may come from
+CURRENT_LEADER_VERSION = 12  # from here on an answer can say who leads
+NO_ID = bytes(16)
 
 
 @dataclass(slots=True, eq=False)
-class _Parked:
-    caller: Caller
-    request: FetchRequest
-    number: int
-    replicas: list[Replica] = field(default_factory=list)
+class _Found:
+    """What there is for one partition now."""
+
+    watched: Watched
+    data: PartitionData
+    slice: Slice | None = None
+    final: bool = False  # an error or a cut: nobody should wait for more
+    skipped: bool = False  # there was no room
+
+    @property
+    def size(self) -> int:
+        return 0 if self.slice is None else self.slice.size
+
+    @property
+    def offsets(self) -> tuple[int, int, int]:
+        data = self.data
+        return data.high_watermark, data.last_stable_offset, data.log_start_offset
 
 
 class Fetch:
     def __init__(self, site: Site, replicas: Replicas) -> None:
         self._site = site
         self._replicas = replicas
-        self._parked: dict[int, _Parked] = {}
+        self.sessions = FetchSessions(site)
         self._count = 0
+        # All partitions of a follower's session were fetched, whether they are named or not. Who
+        # notes that every time does much for nothing: it matters when the ISR is looked at.
+        self._touch_ms = site.config.replica_lag_time_max_ms // 20
 
-    def handle(self, caller: Caller, request: FetchRequest) -> None:
+    def handle(self, caller: Caller, request: FetchRequest, version: int) -> None:
         follower = max(request.replica_id, request.replica_state.replica_id)
-        if follower >= 0:
-            self._note_progress(follower, request)
-        response, waits = self._read(request)
-        if waits is None or request.max_wait_ms <= 0:
-            self._site.outside.answer(caller, response)
+        try:
+            session = self.sessions.find(request, follower)
+        except Refused as refused:
+            self._site.outside.answer(caller, FetchResponse(error_code=refused.error))
             return
-        self._park(caller, request, waits)
+        if session.parked is not None:
+            self._send(session, session.parked)
+        session.stirred, session.version = self._stirred, version
+        session.update(request)
+        if follower >= 0:
+            self._note_progress(session, request)
+        found, enough = self._look(session, request)
+        if enough or request.max_wait_ms <= 0:
+            self._answer(session, caller, found)
+        else:
+            self._park(session, caller, request)
 
     # ── what a follower's fetch says ──
 
-    def _note_progress(self, node: int, request: FetchRequest) -> None:
-        for topic in request.topics:
-            for asked in topic.partitions:
-                replica = self._replicas.by_partition.get(
-                    TopicPartition(self._name(topic.topic, topic.topic_id), asked.partition)
-                )
-                if replica is None or not isinstance(replica.role, Leading):
-                    continue
-                role = replica.role
-                if asked.current_leader_epoch != replica.leader_epoch:
-                    continue
-                if not registered(replica, role, node, asked) or _diverges(replica, asked):
-                    continue
-                effects = role.replication.fetched(
-                    node, asked.fetch_offset, self._site.clock_ms,
-                    request.replica_state.replica_epoch,
-                )  # fmt: skip
-                replica.replication_effects(role, effects)
+    def _note_progress(self, session: FetchSession, request: FetchRequest) -> None:
+        now_ms = self._site.clock_ms
+        if now_ms - session.touched_ms >= self._touch_ms:
+            session.touched_ms = now_ms
+            noted = [(key, watched.asked) for key, watched in session.partitions.items()]
+        else:
+            noted = list(asked_in(request))
+        for key, asked in noted:
+            replica = self._replicas.by_partition.get(self._partition(key))
+            if replica is None or not isinstance(replica.role, Leading):
+                continue
+            role = replica.role
+            if asked.current_leader_epoch != replica.leader_epoch:
+                continue
+            if not registered(replica, role, session.follower, asked) or _diverges(replica, asked):
+                continue
+            effects = role.replication.fetched(
+                session.follower, asked.fetch_offset, now_ms, request.replica_state.replica_epoch
+            )
+            replica.replication_effects(role, effects)
 
-    # ── reading ──
+    # ── looking ──
 
-    def _read(self, request: FetchRequest) -> tuple[FetchResponse, list[Replica] | None]:
-        """The answer, and whom to wait for if it is too little (None: send it)."""
-        response = FetchResponse()
-        room, size, final = request.max_bytes, 0, False
-        waits: list[Replica] = []
-        for topic in request.topics:
-            name = self._name(topic.topic, topic.topic_id)
-            answered = FetchableTopicResponse(topic=name, topic_id=topic.topic_id)
-            for asked in topic.partitions:
-                part = self._read_partition(
-                    TopicPartition(name, asked.partition), asked, request, room
-                )
-                answered.partitions.append(part.data)
-                size, room, final = size + part.size, room - part.size, final or part.final
-                if part.replica is not None:
-                    waits.append(part.replica)
-            response.responses.append(answered)
-        enough = final or size >= request.min_bytes or not waits
-        return response, None if enough else waits
+    def _look(self, session: FetchSession, request: FetchRequest) -> tuple[list[_Found], bool]:
+        """What is there for those of whom something is expected, and whether that is enough."""
+        room, size, final, waits = request.max_bytes, 0, False, False
+        found: list[_Found] = []
+        for key in session.fresh:
+            watched = session.partitions[key]
+            each = self._find(session, watched, request, room)
+            size, room = size + each.size, room - each.size
+            final |= each.final
+            waits |= not each.final
+            found.append(each)
+        waits |= len(session.partitions) > len(found)
+        return found, final or size >= request.min_bytes or not waits
 
-    def _read_partition(
-        self, partition: TopicPartition, asked: FetchPartition, request: FetchRequest, room: int
-    ) -> _Answered:
-        data = PartitionData(partition_index=asked.partition, high_watermark=-1)
+    def _find(
+        self, session: FetchSession, watched: Watched, request: FetchRequest, room: int
+    ) -> _Found:
+        key = watched.key
+        found = _Found(watched, PartitionData(partition_index=key.partition, high_watermark=-1))
+        partition = self._partition(key)
         try:
-            return self._try_partition(partition, asked, request, room, data)
+            if not partition.topic:
+                raise Refused(KafkaError.UNKNOWN_TOPIC_ID, f"no topic has the id {key.topic_id!r}")
+            session.watch(watched, self._replicas.by_partition.get(partition))
+            self._find_in(self._replicas.get(partition), session, found, request, room)
         except Refused as refused:
-            data.error_code = refused.error
-            return _Answered(data, final=True)
+            found.final, found.data.error_code = True, refused.error
+            record = self._site.image.partitions.get(partition)
+            knows = session.version >= CURRENT_LEADER_VERSION and record is not None
+            if refused.error == KafkaError.NOT_LEADER_OR_FOLLOWER and knows:
+                assert record is not None
+                found.data.current_leader = LeaderIdAndEpoch(record.leader, record.leader_epoch)
+        return found
 
-    def _try_partition(
+    def _find_in(
         self,
-        partition: TopicPartition,
-        asked: FetchPartition,
+        replica: Replica,
+        session: FetchSession,
+        found: _Found,
         request: FetchRequest,
         room: int,
-        data: PartitionData,
-    ) -> _Answered:
-        follower = max(request.replica_id, request.replica_state.replica_id)
-        replica = self._replicas.get(partition)
+    ) -> None:
+        asked, data, log = found.watched.asked, found.data, replica.log
         check_epoch(replica, asked.current_leader_epoch)
-        log = replica.log
         data.high_watermark, data.last_stable_offset = log.high_watermark, log.last_stable_offset
         data.log_start_offset = log.log_start_offset
-        if follower >= 0:
+        if session.follower >= 0:
             role = replica.role
             if not isinstance(role, Leading):
-                raise Refused(KafkaError.NOT_LEADER_OR_FOLLOWER, f"{partition} is led elsewhere")
-            if not registered(replica, role, follower, asked):
+                why = f"{replica.partition} is led elsewhere"
+                raise Refused(KafkaError.NOT_LEADER_OR_FOLLOWER, why)
+            if not registered(replica, role, session.follower, asked):
                 raise Refused(KafkaError.FETCH_SESSION_ID_NOT_FOUND, "register first")
         if _diverges(replica, asked):
-            found = log.epochs.end_of(asked.last_fetched_epoch, log.end_offset)
-            data.diverging_epoch = EpochEndOffset(found.epoch, found.start_offset)
-            return _Answered(data, final=True)
-        committed = request.isolation_level == READ_COMMITTED and follower < 0
-        end = log.end_offset if follower >= 0 else log.high_watermark
-        limit = min(asked.partition_max_bytes, max(room, 0))
+            ended = log.epochs.end_of(asked.last_fetched_epoch, log.end_offset)
+            data.diverging_epoch = EpochEndOffset(ended.epoch, ended.start_offset)
+            found.final = True
+            return
         if room <= 0:
-            data.records = b""
-            return _Answered(data)
+            found.skipped = True
+            return
+        committed = request.isolation_level == READ_COMMITTED and session.follower < 0
+        end = log.end_offset if session.follower >= 0 else log.high_watermark
+        limit = min(asked.partition_max_bytes, room)
         read = log.read(asked.fetch_offset, limit, end=end, committed=committed)
         if committed:
             data.aborted_transactions = [
                 AbortedTransaction(entry.producer_id, entry.first_offset) for entry in read.aborted
             ]
-        data.records = b"" if read.slice is None else read.slice.read()
-        return _Answered(data, size=len(data.records), replica=replica)
+        found.slice = read.slice
 
-    def _name(self, topic: str, topic_id: bytes) -> str:
-        if topic:
-            return topic
-        found = self._site.image.topic_by_id(topic_id.hex())
-        return found.name if found else ""
+    def _partition(self, key: Key) -> TopicPartition:
+        if key.topic_id == NO_ID:
+            return TopicPartition(key.topic, key.partition)
+        topic = self._site.image.topic_by_id(key.topic_id.hex())
+        return TopicPartition(topic.name if topic else "", key.partition)
+
+    # ── answering ──
+
+    def _answer(self, session: FetchSession, caller: Caller, found: list[_Found]) -> None:
+        response = FetchResponse(session_id=session.id)
+        topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
+        for each in found:
+            watched, data = each.watched, each.data
+            changed = each.slice is not None or each.final or each.offsets != watched.told
+            watched.told = each.offsets
+            # Who got records, or an error, is asked again whatever comes; who waits for room first.
+            session.fresh.pop(watched.key, None)
+            if each.slice is not None or each.final or each.skipped:
+                session.fresh[watched.key] = None
+            if not changed and not session.is_whole:
+                continue
+            data.records = b"" if each.slice is None else each.slice.read()
+            name, topic_id, _ = watched.key
+            topic = topics.get((name, topic_id))
+            if topic is None:
+                topic = topics[name, topic_id] = FetchableTopicResponse(name, topic_id)
+            topic.partitions.append(data)
+        response.responses = list(topics.values())
+        if session.id == NO_SESSION:
+            session.close()
+        self._site.outside.answer(caller, response)
 
     # ── waiting ──
 
-    def _park(self, caller: Caller, request: FetchRequest, replicas: list[Replica]) -> None:
+    def _park(self, session: FetchSession, caller: Caller, request: FetchRequest) -> None:
         self._count += 1
-        number = self._count
-        parked = _Parked(caller, request, number, replicas)
-        self._parked[number] = parked
-        for replica in replicas:
-            replica.watchers[number] = lambda: self._look_again(number)
-        self._site.outside.after(request.max_wait_ms, lambda: self._send(number))
+        parked = session.parked = Parked(caller, request, self._count)
+        self._site.outside.after(request.max_wait_ms, lambda: self._time_is_up(session, parked))
 
-    def _look_again(self, number: int) -> None:
-        parked = self._parked.get(number)
-        if parked is not None and self._read(parked.request)[1] is None:
-            self._send(number)
+    def _time_is_up(self, session: FetchSession, parked: Parked) -> None:
+        if session.parked is parked:
+            self._send(session, parked)
 
-    def _send(self, number: int) -> None:
-        parked = self._parked.pop(number, None)
-        if parked is None:
-            return
-        for replica in parked.replicas:
-            replica.watchers.pop(number, None)
-        self._site.outside.answer(parked.caller, self._read(parked.request)[0])
+    def _stirred(self, session: FetchSession) -> None:
+        """Something may be there now for a request that is parked."""
+        parked = session.parked
+        if parked is not None:
+            found, enough = self._look(session, parked.request)
+            if enough:
+                session.parked = None
+                self._answer(session, parked.caller, found)
+
+    def _send(self, session: FetchSession, parked: Parked) -> None:
+        """What is there, however little."""
+        session.parked = None
+        self._answer(session, parked.caller, self._look(session, parked.request)[0])
 
 
 def registered(replica: Replica, role: Leading, node: int, asked: FetchPartition) -> bool:

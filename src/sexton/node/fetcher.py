@@ -1,12 +1,16 @@
-"""Copying from one leader: everything this broker follows there, in as few requests as possible.
+"""Copying from one leader: everything this broker follows there, in one fetch session.
 
     not yet accepted ──RegisterReplicas──▶ accepted ──Fetch──▶ append, or cut and fetch again
 
-A partition is in at most one request under way. A parked fetch does not hold back a partition that
-was accepted meanwhile: it gets a second request, and there are never more than two.
+The session (KIP-227) keeps the leader informed of where each log ends; a request names only what
+has changed since the last one. A parked request does not hold back a partition that was accepted
+meanwhile: a second request overtakes it, and there are never more than two under way. If anything
+goes wrong with a session, the next request begins another.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 from sexton.base.errors import CorruptLog, Refused
 from sexton.base.kafka_errors import KafkaError
@@ -20,11 +24,34 @@ from sexton.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    ForgottenTopic,
     PartitionData,
     ReplicaState,
 )
 
 MOST_REQUESTS = 2
+_SESSION_IS_LOST = (
+    KafkaError.FETCH_SESSION_ID_NOT_FOUND,
+    KafkaError.INVALID_FETCH_SESSION_EPOCH,
+)
+
+
+@dataclass(slots=True, eq=False)
+class _Told:
+    """Where a log ended when the leader was last told, and by which request."""
+
+    request: int
+    role: Following
+    end_offset: int
+
+
+@dataclass(slots=True, eq=False)
+class _Session:
+    """What a leader knows by earlier requests."""
+
+    id: int = 0
+    epoch: int = 0  # of the next request
+    told: dict[TopicPartition, _Told] = field(default_factory=dict)
 
 
 class Fetcher:
@@ -32,17 +59,22 @@ class Fetcher:
         self._site = site
         self._leader = leader
         self._replicas: dict[TopicPartition, Replica] = {}
-        self._busy: dict[TopicPartition, None] = {}  # in a request that is under way
+        self._news: dict[TopicPartition, None] = {}  # what the leader has to be told of
         self._registering = False
-        self._fetches = 0
+        self._session = _Session()
+        self._fetches = 0  # under way
+        self._number = 0  # of the last request
         self._backing_off = False
 
     def follow(self, replica: Replica) -> None:
         self._replicas[replica.partition] = replica
+        self._news[replica.partition] = None
         self.go_on()
 
     def leave(self, partition: TopicPartition) -> None:
-        self._replicas.pop(partition, None)
+        """The next request says so, if the leader knows of it at all."""
+        if self._replicas.pop(partition, None) is not None:
+            self._news[partition] = None
 
     def __bool__(self) -> bool:
         return bool(self._replicas)
@@ -52,22 +84,28 @@ class Fetcher:
         if self._backing_off:
             return
         self._register_new()
-        ready = [r for r in self._idle() if _role(r).may_fetch]
-        if ready and self._fetches < MOST_REQUESTS:
-            self._fetch(ready)
+        told = self._session.told
+        news = [p for p in self._news if p in told or self._may_fetch(p)]
+        if self._fetches == 0:
+            if news or told:
+                self._fetch(news)
+        elif news and self._fetches < MOST_REQUESTS and self._session.id:
+            self._fetch(news)
 
-    def _idle(self) -> list[Replica]:
-        return [r for p, r in self._replicas.items() if p not in self._busy]
+    def _may_fetch(self, partition: TopicPartition) -> bool:
+        replica = self._replicas.get(partition)
+        return replica is not None and _role(replica).may_fetch
 
     # ── registering ──
 
     def _register_new(self) -> None:
         if self._registering:
             return
-        waiting = [r for r in self._idle() if not _role(r).may_fetch]
         registers = []
-        for replica in waiting:
+        for replica in [self._replicas[p] for p in self._news if p in self._replicas]:
             role = _role(replica)
+            if role.may_fetch:
+                continue
             if role.register is None:
                 replica.register()
             assert role.register is not None
@@ -109,64 +147,95 @@ class Fetcher:
 
     # ── fetching ──
 
-    def _fetch(self, replicas: list[Replica]) -> None:
-        config = self._site.config
-        topics: dict[str, FetchTopic] = {}
-        asked: dict[TopicPartition, tuple[Replica, Following, int]] = {}
-        for replica in replicas:
-            topic, number = replica.partition
-            role, log = _role(replica), replica.log
-            entry = topics.setdefault(topic, FetchTopic(topic=topic))
-            entry.partitions.append(
-                FetchPartition(
-                    partition=number,
-                    current_leader_epoch=role.leader_epoch,
-                    fetch_offset=log.end_offset,
-                    last_fetched_epoch=log.epochs.latest,
-                    log_start_offset=log.log_start_offset,
-                    partition_max_bytes=config.replica_fetch_max_bytes,
-                    replica_directory_id=session_id(replica.state.session),
-                    high_watermark=log.high_watermark,
-                )
-            )
-            asked[replica.partition] = (replica, role, log.end_offset)
-            self._busy[replica.partition] = None
+    def _fetch(self, news: list[TopicPartition]) -> None:
+        config, session = self._site.config, self._session
+        self._number += 1
+        number = self._number
         request = FetchRequest(
             replica_id=self._site.node,
             replica_state=ReplicaState(self._site.node, self._site.broker_epoch),
-            max_wait_ms=config.replica_fetch_wait_max_ms,
+            # The first answer of a session is its id, without which nothing can be added to it.
+            max_wait_ms=config.replica_fetch_wait_max_ms if session.id else 0,
             min_bytes=1,
             max_bytes=config.replica_fetch_response_max_bytes,
-            topics=list(topics.values()),
+            session_id=session.id,
+            session_epoch=session.epoch,
         )
+        topics: dict[str, FetchTopic] = {}
+        forgotten: dict[str, ForgottenTopic] = {}
+        for partition in news:
+            topic, index = partition
+            del self._news[partition]
+            if self._may_fetch(partition):
+                entry = topics.setdefault(topic, FetchTopic(topic=topic))
+                entry.partitions.append(self._tell(partition, number))
+                continue
+            del session.told[partition]
+            forgotten.setdefault(topic, ForgottenTopic(topic=topic)).partitions.append(index)
+            if partition in self._replicas:
+                self._news[partition] = None  # once it is accepted
+        request.topics = list(topics.values())
+        request.forgotten_topics_data = list(forgotten.values())
+        session.epoch += 1
         self._fetches += 1
 
         def then(answer: object | None) -> None:
             self._fetches -= 1
-            for partition in asked:
-                self._busy.pop(partition, None)
-            if isinstance(answer, FetchResponse) and answer.error_code == 0:
-                self._take(answer, asked)
-            else:
-                self._back_off()
+            if session is self._session:
+                self._answered(session, number, answer)
             self.go_on()
 
         timeout = config.request_timeout_ms + config.replica_fetch_wait_max_ms
         self._site.outside.ask(self._leader, request, then, timeout)
 
-    def _take(
-        self, answer: FetchResponse, asked: dict[TopicPartition, tuple[Replica, Following, int]]
-    ) -> None:
+    def _tell(self, partition: TopicPartition, number: int) -> FetchPartition:
+        replica = self._replicas[partition]
+        role, log = _role(replica), replica.log
+        self._session.told[partition] = _Told(number, role, log.end_offset)
+        return FetchPartition(
+            partition=partition.partition,
+            current_leader_epoch=role.leader_epoch,
+            fetch_offset=log.end_offset,
+            last_fetched_epoch=log.epochs.latest,
+            log_start_offset=log.log_start_offset,
+            partition_max_bytes=self._site.config.replica_fetch_max_bytes,
+            replica_directory_id=session_id(replica.state.session),
+            high_watermark=log.high_watermark,
+        )
+
+    def _answered(self, session: _Session, number: int, answer: object | None) -> None:
+        if not isinstance(answer, FetchResponse):
+            self._begin_anew()
+            self._back_off()
+        elif answer.error_code != KafkaError.NONE:
+            self._begin_anew()
+            if answer.error_code not in _SESSION_IS_LOST:
+                self._back_off()
+        else:
+            session.id = answer.session_id
+            self._take(session, number, answer)
+            if not session.id and session is self._session:
+                self._begin_anew()  # the leader has no room for sessions
+
+    def _begin_anew(self) -> None:
+        self._session = _Session()
+        self._news = dict.fromkeys(self._replicas)
+
+    def _take(self, session: _Session, number: int, answer: FetchResponse) -> None:
         failed = False
         for topic in answer.responses:
             for data in topic.partitions:
                 partition = TopicPartition(topic.topic, data.partition_index)
-                if partition not in asked:
+                told, replica = session.told.get(partition), self._replicas.get(partition)
+                if told is None or replica is None or told.request > number:
                     continue
-                replica, role, offset = asked[partition]
                 # Since it was sent the log may have been cut, emptied or handed to another leader.
-                if replica.role is role and role.may_fetch and replica.log.end_offset == offset:
+                if replica.role is not told.role or not told.role.may_fetch:
+                    continue
+                if replica.log.end_offset == told.end_offset:
                     failed |= not self._take_partition(replica, data)
+                    if data.records or data.error_code or data.diverging_epoch.end_offset >= 0:
+                        self._news[partition] = None
         if failed:
             self._back_off()
 

@@ -1,8 +1,11 @@
-"""Committed offsets of groups: OffsetCommit, TxnOffsetCommit, OffsetFetch.
+"""Committed offsets of groups: OffsetCommit and TxnOffsetCommit.
 
-Versions 2 to 9, 0 to 5 and 1 to 9. `machines.offsets` decides, one machine for each partition of
+Versions 2 to 10 and 0 to 5. `machines.offsets` decides, one machine for each partition of
 `__consumer_offsets` that this broker leads. Whether a member may commit for its group is the
-membership's business and is asked of it.
+membership's business and is asked of it first.
+
+Left out: Kafka refuses to commit for a topic that is not there. Here only an unknown id is refused;
+a name is believed, as Kafka's own coordinator does once its broker has let it through.
 """
 
 from __future__ import annotations
@@ -13,10 +16,14 @@ from typing import cast
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
+from sexton.machines import group_log
 from sexton.machines import offset_messages as machine
+from sexton.machines.group_messages import GroupRecord
 from sexton.machines.offset_log import from_bytes, to_bytes
 from sexton.machines.offsets import OffsetConfig, Offsets
 from sexton.node.coordinators import CONSUMER_OFFSETS, Coordinators, stored_batches
+from sexton.node.group_verification import GroupVerification, Verify
+from sexton.node.groups import Groups
 from sexton.node.outside import Caller
 from sexton.node.replica import Replica
 from sexton.node.site import Site
@@ -25,16 +32,6 @@ from sexton.protocol.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from sexton.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
 )
 from sexton.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -45,18 +42,41 @@ from sexton.protocol.messages.txn_offset_commit import (
 from sexton.protocol.messages.write_txn_markers import WritableTxnMarker
 from sexton.records.control import ControlType, first_control_record, marker_batch
 from sexton.records.few import few_batch, few_records
+from sexton.records.layout import NO_SEQUENCE, sequence_after
 
 Then = Callable[[machine.AnyAnswer], None]
 Errors = dict[TopicPartition, KafkaError]
-GROUPS_VERSION = 8  # OffsetFetch asks for several groups from here on
 
 
 class GroupOffsets:
-    def __init__(self, site: Site, coordinators: Coordinators) -> None:
+    def __init__(
+        self, site: Site, coordinators: Coordinators, groups: Groups, verify: Verify
+    ) -> None:
         self._site = site
         self._coordinators = coordinators
+        self._groups = groups
+        self._verification = GroupVerification(verify)
         self.machines: dict[TopicPartition, Offsets] = {}
+        self._topics: dict[str, str] = {}  # that there were, with their ids
         coordinators.keep(CONSUMER_OFFSETS, self._load, self._unload)
+        groups.listen(self._tell)
+
+    def start(self) -> None:
+        interval_ms = self._site.config.offsets_retention_check_interval_ms
+        self._site.outside.every(interval_ms, self._forget_empty_groups)
+
+    def image_changed(self) -> None:
+        """Offsets of a topic go with it, and do not pass to the next one of its name."""
+        now = {name: topic.topic_id for name, topic in self._site.image.topics.items()}
+        gone = [(n, bytes.fromhex(i)) for n, i in self._topics.items() if now.get(n) != i]
+        self._topics = now
+        if gone:
+            for partition in list(self.machines):
+                self._tell(partition, machine.TopicsDeleted(tuple(gone)))
+
+    def _forget_empty_groups(self) -> None:
+        for partition, offsets in list(self.machines.items()):
+            self._groups.forget_empty(partition, offsets.groups())
 
     # ── taking over and handing over ──
 
@@ -64,10 +84,13 @@ class GroupOffsets:
         config = OffsetConfig(
             offsets_retention_ms=self._site.config.offsets_retention_minutes * 60_000
         )
-        self.machines[replica.partition] = Offsets(config)
-        self._tell(replica.partition, machine.Load(_stored(replica)))
+        offsets = self.machines[replica.partition] = Offsets(config)
+        entries, records = _stored(replica)
+        self._tell(replica.partition, machine.Load(entries))
+        self._groups.load(replica.partition, records, sorted(offsets.groups()))
 
     def _unload(self, partition: TopicPartition) -> None:
+        self._groups.unload(partition)
         if partition in self.machines:
             self._tell(partition, machine.Unload())
             del self.machines[partition]
@@ -84,6 +107,7 @@ class GroupOffsets:
                         self._site.now_ms,
                         producer_id=effect.producer_id,
                         producer_epoch=effect.producer_epoch,
+                        base_sequence=self._next_sequence(partition, effect),
                         transactional=effect.producer_id >= 0,
                     )
                     self._append(partition, effect.token, batch)
@@ -100,6 +124,22 @@ class GroupOffsets:
                     cast("Then", caller)(answer)
                 case machine.WakeAt(at_ms):
                     self._tick_at(partition, offsets, at_ms)
+
+    def _next_sequence(self, partition: TopicPartition, effect: machine.Append) -> int:
+        """A log takes a producer's batches in their sequence, also those that we write for it.
+
+        (Kafka writes none here, and does not look at it in what its coordinators write.)
+        """
+        if effect.producer_id < 0:
+            return NO_SEQUENCE
+        try:
+            log = self._coordinators.replica(partition).log
+        except Refused:
+            return 0  # the append will be refused, too
+        producer = log.producers.known.get(effect.producer_id)
+        if producer is None or producer.epoch != effect.producer_epoch or not producer.batches:
+            return 0
+        return sequence_after(producer.last_sequence, 1)
 
     def _tick_at(self, partition: TopicPartition, offsets: Offsets, at_ms: int) -> None:
         def tick() -> None:
@@ -131,7 +171,7 @@ class GroupOffsets:
 
     # ── calls ──
 
-    def _request(self, group: str, request: machine.Request) -> KafkaError:
+    def request(self, group: str, request: machine.Request) -> KafkaError:
         try:
             partition = self._coordinators.partition_of(CONSUMER_OFFSETS, group)
             self._coordinators.replica(partition)
@@ -144,38 +184,68 @@ class GroupOffsets:
         self._tell(partition, request)
         return KafkaError.NONE
 
-    def commit(self, caller: Caller, request: OffsetCommitRequest, _version: int) -> None:
-        wanted = {
-            TopicPartition(topic.name, p.partition_index): machine.CommittedOffset(
-                p.committed_offset, p.committed_metadata or "", p.committed_leader_epoch
-            )
-            for topic in request.topics
-            for p in topic.partitions
-        }
+    def commit(self, caller: Caller, request: OffsetCommitRequest, version: int) -> None:
+        names = [topic.name or name_of(self._site, topic.topic_id) for topic in request.topics]
+        wanted: dict[TopicPartition, machine.CommittedOffset] = {}
+        for name, topic in zip(names, request.topics, strict=True):
+            if name:
+                for p in topic.partitions:
+                    wanted[TopicPartition(name, p.partition_index)] = machine.CommittedOffset(
+                        p.committed_offset, p.committed_metadata or "", p.committed_leader_epoch,
+                        topic_id=bytes(topic.topic_id),
+                    )  # fmt: skip
 
         def finish(errors: Errors) -> None:
             response = OffsetCommitResponse()
-            for topic in request.topics:
+            for name, topic in zip(names, request.topics, strict=True):
+                unknown = KafkaError.UNKNOWN_TOPIC_ID
+                found = [TopicPartition(name, p.partition_index) for p in topic.partitions]
                 parts = [
-                    OffsetCommitResponsePartition(
-                        p.partition_index, errors[TopicPartition(topic.name, p.partition_index)]
-                    )
-                    for p in topic.partitions
+                    OffsetCommitResponsePartition(at.partition, errors.get(at, unknown))
+                    for at in found
                 ]
                 answered = OffsetCommitResponseTopic(topic.name, topic.topic_id, parts)
                 response.topics.append(answered)
             self._site.outside.answer(caller, response)
 
+        if request.topics and not wanted:
+            finish({})
+            return
+        refused = self._may_commit(
+            request.group_id, request.member_id, request.group_instance_id,
+            request.generation_id_or_member_epoch, wanted, version, transactional=False,
+        )  # fmt: skip
         commit = machine.Commit(
             _errors_to(finish), request.group_id, tuple(wanted.items()),
-            retention_ms=request.retention_time_ms,
+            retention_ms=request.retention_time_ms, refused=refused,
         )  # fmt: skip
-        failed = self._request(request.group_id, commit)
+        failed = self.request(request.group_id, commit)
         if failed:
             finish(dict.fromkeys(wanted, failed))
 
+    def _may_commit(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        wanted: Iterable[TopicPartition],
+        version: int,
+        *,
+        transactional: bool,
+    ) -> KafkaError:
+        try:
+            _, groups = self._groups.at(group_id)
+        except Refused:
+            return KafkaError.NONE  # which will be said with the right error
+        return groups.may_commit(
+            group_id, member_id, instance_id, generation,
+            [(id_of(self._site, at.topic), at.partition) for at in wanted],
+            version=version, clock_ms=self._site.clock_ms, transactional=transactional,
+        )  # fmt: skip
+
     def commit_in_transaction(
-        self, caller: Caller, request: TxnOffsetCommitRequest, _version: int
+        self, caller: Caller, request: TxnOffsetCommitRequest, version: int
     ) -> None:
         wanted = {
             TopicPartition(topic.name, p.partition_index): machine.CommittedOffset(
@@ -188,22 +258,34 @@ class GroupOffsets:
         def finish(errors: Errors) -> None:
             response = TxnOffsetCommitResponse()
             for topic in request.topics:
-                parts = [
-                    TxnOffsetCommitResponsePartition(
-                        p.partition_index, errors[TopicPartition(topic.name, p.partition_index)]
-                    )
-                    for p in topic.partitions
-                ]
+                found = [TopicPartition(topic.name, p.partition_index) for p in topic.partitions]
+                parts = [TxnOffsetCommitResponsePartition(at.partition, errors[at]) for at in found]
                 response.topics.append(TxnOffsetCommitResponseTopic(topic.name, parts))
             self._site.outside.answer(caller, response)
 
-        commit = machine.Commit(
-            _errors_to(finish), request.group_id, tuple(wanted.items()), request.producer_id,
-            request.producer_epoch,
+        def verified(error: KafkaError) -> None:
+            refused = error or self._may_commit(
+                request.group_id, request.member_id, request.group_instance_id,
+                request.generation_id, wanted, version, transactional=True,
+            )  # fmt: skip
+            commit = machine.Commit(
+                _errors_to(finish), request.group_id, tuple(wanted.items()), request.producer_id,
+                request.producer_epoch, refused=refused,
+            )  # fmt: skip
+            failed = self.request(request.group_id, commit)
+            if failed:
+                finish(dict.fromkeys(wanted, failed))
+
+        try:
+            partition, _ = self._groups.at(request.group_id)
+            replica = self._coordinators.replica(partition)
+        except Refused as refused:
+            finish(dict.fromkeys(wanted, refused.error))
+            return
+        self._verification.ask(
+            replica, request.transactional_id, request.producer_id, request.producer_epoch,
+            version, verified,
         )  # fmt: skip
-        failed = self._request(request.group_id, commit)
-        if failed:
-            finish(dict.fromkeys(wanted, failed))
 
     def write_marker(
         self,
@@ -219,80 +301,54 @@ class GroupOffsets:
             assert isinstance(answer, machine.MarkerAnswer)
             written(answer.error)
 
+        self._verification.ended(partition, marker.producer_id)
         request = machine.WriteMarker(
             then, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch,
             marker.transaction_result, marker.transaction_version,
         )  # fmt: skip
         self._tell(partition, request)
 
-    def fetch(self, caller: Caller, request: OffsetFetchRequest, version: int) -> None:
-        response = OffsetFetchResponse()
-        if version < GROUPS_VERSION:
-            wanted = None
-            if request.topics is not None:
-                wanted = [(t.name, n) for t in request.topics for n in t.partition_indexes]
+    # ── deleting ──
 
-            def one(answer: machine.FetchAnswer) -> None:
-                response.error_code = answer.error
-                response.topics = _old_topics(answer)
-                self._site.outside.answer(caller, response)
-
-            self._fetch(request.group_id, wanted, request.require_stable, one)
-            return
-        left = len(request.groups)
-
-        def settled() -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                self._site.outside.answer(caller, response)
-
-        for group in request.groups:
-            self._fetch_group(group, request.require_stable, response, settled)
-
-    def _fetch_group(
-        self,
-        group: OffsetFetchRequestGroup,
-        stable: bool,
-        response: OffsetFetchResponse,
-        settled: Callable[[], None],
+    def delete_group(
+        self, partition: TopicPartition, group_id: str, then: Callable[[KafkaError], None]
     ) -> None:
-        result = OffsetFetchResponseGroup(group_id=group.group_id)
-        response.groups.append(result)
-        wanted = None
-        if group.topics is not None:
-            wanted = [(t.name, n) for t in group.topics for n in t.partition_indexes]
-
-        def then(answer: machine.FetchAnswer) -> None:
-            result.error_code, result.topics = answer.error, _topics(answer)
-            settled()
-
-        self._fetch(group.group_id, wanted, stable, then)
-
-    def _fetch(
-        self,
-        group: str,
-        wanted: list[tuple[str, int]] | None,
-        stable: bool,
-        then: Callable[[machine.FetchAnswer], None],
-    ) -> None:
-        partitions = None if wanted is None else tuple(TopicPartition(*w) for w in wanted)
-
         def told(answer: machine.AnyAnswer) -> None:
-            assert isinstance(answer, machine.FetchAnswer)
-            then(answer)
+            assert isinstance(answer, machine.DeleteGroupAnswer)
+            then(answer.error)
 
-        failed = self._request(group, machine.Fetch(told, group, partitions, stable))
-        if failed:
-            then(machine.FetchAnswer(failed))
+        self._tell(partition, machine.DeleteGroup(told, group_id))
+
+    def delete(
+        self,
+        partition: TopicPartition,
+        group_id: str,
+        doomed: list[TopicPartition],
+        then: Callable[[Errors], None],
+    ) -> None:
+        self._tell(partition, machine.Delete(_errors_to(then), group_id, tuple(doomed)))
 
     def check(self) -> None:
         for offsets in self.machines.values():
             offsets.check()
 
 
-def _stored(replica: Replica) -> list[machine.OffsetRecord | machine.Marker]:
-    found: list[machine.OffsetRecord | machine.Marker] = []
+def name_of(site: Site, topic_id: bytes) -> str:
+    topic = site.image.topic_by_id(topic_id.hex())
+    return "" if topic is None else topic.name
+
+
+def id_of(site: Site, topic: str) -> bytes | None:
+    found = site.image.topics.get(topic)
+    return None if found is None else bytes.fromhex(found.topic_id)
+
+
+Entries = list[machine.OffsetRecord | machine.Marker]
+
+
+def _stored(replica: Replica) -> tuple[Entries, list[GroupRecord]]:
+    found: Entries = []
+    groups: list[GroupRecord] = []
     where = str(replica.partition)
     for header, batch in stored_batches(replica.log):
         if header.is_control:
@@ -306,7 +362,9 @@ def _stored(replica: Replica) -> list[machine.OffsetRecord | machine.Marker]:
             entry = from_bytes(record.key, record.value, where, producer_id)
             if entry is not None:
                 found.append(entry)
-    return found
+            elif (about := group_log.from_bytes(record.key, record.value, where)) is not None:
+                groups.append(about)
+    return found, groups
 
 
 def _errors_to(finish: Callable[[Errors], None]) -> Then:
@@ -315,34 +373,3 @@ def _errors_to(finish: Callable[[Errors], None]) -> Then:
         finish(dict(answer.errors))
 
     return then
-
-
-def _by_topic(answer: machine.FetchAnswer) -> dict[str, list[machine.Fetched]]:
-    topics: dict[str, list[machine.Fetched]] = {}
-    for one in answer.offsets:
-        topics.setdefault(one.partition.topic, []).append(one)
-    return topics
-
-
-def _topics(answer: machine.FetchAnswer) -> list[OffsetFetchResponseTopics]:
-    return [
-        OffsetFetchResponseTopics(
-            name=name, partitions=[OffsetFetchResponsePartitions(*_fields(f)) for f in found]
-        )
-        for name, found in _by_topic(answer).items()
-    ]
-
-
-def _old_topics(answer: machine.FetchAnswer) -> list[OffsetFetchResponseTopic]:
-    return [
-        OffsetFetchResponseTopic(name, [OffsetFetchResponsePartition(*_fields(f)) for f in found])
-        for name, found in _by_topic(answer).items()
-    ]
-
-
-def _fields(found: machine.Fetched) -> Iterable:  # type: ignore[type-arg]
-    """partition index, committed offset, leader epoch, metadata, error code"""
-    number, kept = found.partition.partition, found.committed
-    if kept is None:
-        return number, -1, -1, "", int(found.error)
-    return number, kept.offset, kept.leader_epoch, kept.metadata, int(found.error)

@@ -25,6 +25,7 @@ from sexton.records.few import few_records
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 ANY_REPLICA = -2
+EPOCH_VERSION = 4  # from here on an answer has a leader epoch
 
 
 class ListOffsets:
@@ -32,13 +33,16 @@ class ListOffsets:
         self._site = site
         self._replicas = replicas
 
-    def handle(self, caller: Caller, request: ListOffsetsRequest, _version: int) -> None:
+    def handle(self, caller: Caller, request: ListOffsetsRequest, version: int) -> None:
         response = ListOffsetsResponse()
         for topic in request.topics:
             answers = [
                 self._answer(TopicPartition(topic.name, asked.partition_index), asked, request)
                 for asked in topic.partitions
             ]
+            if version < EPOCH_VERSION:
+                for answer in answers:
+                    answer.leader_epoch = -1
             response.topics.append(ListOffsetsTopicResponse(topic.name, answers))
         self._site.outside.answer(caller, response)
 

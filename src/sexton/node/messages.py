@@ -48,3 +48,33 @@ class AnnounceRemovable:
 @dataclass(frozen=True, slots=True)
 class AnnounceRemovableAnswer:
     pass
+
+
+# ── from whoever runs a cluster for tests and study ──
+
+
+@dataclass(frozen=True, slots=True)
+class CleanNow:
+    """Clean these logs without waiting until they are dirty enough; None: all that are compacted.
+
+    Their active segments are closed first. All other rules hold: what is not committed, too young,
+    or needed by another replica stays.
+    """
+
+    partitions: tuple[TopicPartition, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CleanNowAnswer:
+    cleaned: tuple[tuple[TopicPartition, int], ...]  # with the offset up to which
+    failed: tuple[tuple[TopicPartition, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConferNow:
+    """Ask your followers how far they are without waiting for the next round."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConferNowAnswer:
+    """They have been asked; what they say comes later."""

@@ -33,6 +33,7 @@ from sexton.protocol.wire import Buffer
 from sexton.records.layout import HEADER_BYTES, BatchHeader
 
 IMPLICIT_ADD_VERSION = 12
+CURRENT_LEADER_VERSION = 10  # from here on an answer can say who leads
 
 Verified = Callable[[KafkaError], None]
 Verify = Callable[[str, int, int, TopicPartition, bool, Verified], None]
@@ -46,6 +47,7 @@ class _Call:
     caller: Caller
     request: ProduceRequest
     response: ProduceResponse
+    version: int
     left: int = 0
     sent: bool = False
 
@@ -66,7 +68,7 @@ class Produce:
         self._verifying: dict[tuple[TopicPartition, int], _Verifying] = {}
 
     def handle(self, caller: Caller, request: ProduceRequest, version: int) -> None:
-        call = _Call(caller, request, ProduceResponse())
+        call = _Call(caller, request, ProduceResponse(), version)
         todo: list[tuple[TopicPartition, Buffer, PartitionProduceResponse]] = []
         for topic in request.topic_data:
             name = topic.name or self._name_of(topic.topic_id)
@@ -80,6 +82,8 @@ class Produce:
         call.left = len(todo)
         for partition, records, result in todo:
             self._take(call, partition, records, result, version)
+        if not todo:
+            self._send(call)
         if request.acks == -1 and not call.sent:
             self._site.outside.after(request.timeout_ms, lambda: self._time_out(call))
 
@@ -195,7 +199,8 @@ class Produce:
     ) -> None:
         result.error_message = refused.why
         record = self._site.image.partitions.get(partition)
-        if refused.error == KafkaError.NOT_LEADER_OR_FOLLOWER and record is not None:
+        moved = refused.error == KafkaError.NOT_LEADER_OR_FOLLOWER
+        if moved and record is not None and call.version >= CURRENT_LEADER_VERSION:
             result.current_leader = LeaderIdAndEpoch(record.leader, record.leader_epoch)
         self._settle(call, result, refused.error)
 

@@ -30,11 +30,11 @@ class Registration:
         self._site = site
         self._replicas = replicas
         self._changed = changed  # called after every change of the image
-        self._metadata_end = 0
         self._incarnation = f"{site.random.getrandbits(64):016x}"
         self.fenced = True
         self.leaving = False
         self.may_stop = False
+        self.joined: Callable[[], None] = lambda: None  # called while it is not fenced
 
     def register(self) -> None:
         request = RegisterBroker(
@@ -53,7 +53,7 @@ class Registration:
     def _heartbeat(self) -> None:
         config = self._site.config
         request = Heartbeat(
-            None, config.node_id, self._site.broker_epoch, self._metadata_end,
+            None, config.node_id, self._site.broker_epoch, self._site.metadata_end,
             self._replicas.high_watermarks(), self.leaving,
         )  # fmt: skip
         timeout = config.broker_heartbeat_interval_ms + config.broker_session_timeout_ms // 2
@@ -72,9 +72,13 @@ class Registration:
         self.fenced, self.may_stop = answer.fenced, answer.may_stop
         if answer.snapshot:
             self._start_from(answer.records)
-        elif answer.start == self._metadata_end:
+        elif answer.start == self._site.metadata_end:
             self._take(answer.records)
-        self._metadata_end = answer.end
+        self._site.metadata_end = answer.end
+        if answer.records:
+            self._changed()
+        if not self.fenced:
+            self.joined()
         self._heartbeat()
 
     def _start_from(self, records: tuple[Record, ...]) -> None:
@@ -85,7 +89,6 @@ class Registration:
             self._replicas.obey(partition)
         for topic in image.topics:
             self._replicas.reconfigure(topic)
-        self._changed()
 
     def _take(self, records: tuple[Record, ...]) -> None:
         changed: dict[TopicPartition, None] = {}
@@ -95,9 +98,13 @@ class Registration:
         for partition in changed:
             self._replicas.obey(partition)
         for record in records:
-            if isinstance(record, ConfigRecord) and record.resource == "topic":
-                self._replicas.reconfigure(record.name)
-            elif isinstance(record, Removed) and record.key[:2] == ("config", "topic"):
-                self._replicas.reconfigure(str(record.key[2]))
-        if records:
-            self._changed()
+            if isinstance(record, ConfigRecord | Removed) and record.key[0] == "config":
+                self._reconfigure(*map(str, record.key[1:]))
+
+    def _reconfigure(self, resource: str, name: str) -> None:
+        """Options of a topic have changed, or of a broker, which give topics their defaults."""
+        if resource == "topic":
+            self._replicas.reconfigure(name)
+        elif resource == "broker" and name in ("", str(self._site.node)):
+            for topic in self._site.image.topics:
+                self._replicas.reconfigure(topic)

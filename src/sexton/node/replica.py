@@ -11,7 +11,7 @@ waiting for an acknowledgement is told that this is not the leader any more.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 
 from sexton.base.errors import Refused
@@ -64,7 +64,7 @@ class Replica:
     record: PartitionRecord
     role: Role = field(default_factory=Resting)
     cleaning: LogCleaning = field(default_factory=LogCleaning)
-    watchers: dict[int, Callable[[], None]] = field(default_factory=dict)  # parked fetches
+    watchers: dict[Hashable, Callable[[], None]] = field(default_factory=dict)  # fetch sessions
     tell: Tell = lambda _replica, _message: None
     told: int = -1  # the high watermark that the controller has heard of
     _count: int = 0
@@ -339,7 +339,7 @@ class Replica:
 
     def truncate(self, offset: int) -> None:
         """Cuts the log where it parts from the leader's; what cleaning relied on must not go."""
-        if self.coordinated and offset < max(self.progress.mcco, self.progress.mxfo):
+        if offset < max(self.progress.mcco, self.progress.mxfo):
             self.restart_empty()
             return
         self.site.directory.truncate(self.partition, offset, self.site.now_ms)
@@ -359,7 +359,7 @@ class Replica:
         keep(self.site.directory.disk, self.partition, self.state.assignment, what)
 
     def notify(self) -> None:
-        """Something may be there now for those whose fetch is parked."""
+        """Something has changed for those who fetch from here."""
         for look in list(self.watchers.values()):
             look()
 

@@ -121,8 +121,8 @@ class Replicas:
             log = site.directory.create(partition, topic_id, config, site.now_ms)
             # A new log belongs to the assignment that made it.
             state = compaction.Follower(site.node, assignment=record.members[site.node])
-            kept = compaction.Persist(state.progress, state.removable, state.began_in)
-            compaction_file.keep(site.directory.disk, partition, state.assignment, kept)
+            compaction_file.begin(site.directory.disk, partition, state.assignment)
+            log.unsynced.append(compaction_file.path_of(partition))
         else:
             state = self._states.pop(partition)
         state.session = site.broker_epoch << 32  # no session is ever used twice

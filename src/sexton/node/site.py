@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from sexton.base.errors import ConfigError
 from sexton.log.config import LogConfig
 from sexton.log.directory import DataDirectory
 from sexton.machines.metadata import Image
 from sexton.node.config import BrokerConfig
 from sexton.node.outside import CONTROLLER, Outside, Then
-
-# Options of a topic that are not its log's business.
-_REPLICATION_OPTIONS = ("min.insync.replicas", "unclean.leader.election.enable")
+from sexton.node.topic_options import dynamic_options, log_config
 
 
 @dataclass(slots=True)
@@ -24,6 +21,7 @@ class Site:
     random: Random
     image: Image
     broker_epoch: int = -1  # given by the controller, anew for each process
+    metadata_end: int = 0  # how much of the controller's log the image holds
 
     @property
     def node(self) -> int:
@@ -37,21 +35,29 @@ class Site:
     def clock_ms(self) -> int:
         return self.outside.clock_ms
 
-    def ask_controller(self, request: object, then: Then) -> None:
-        self.outside.ask(CONTROLLER, request, then, self.config.request_timeout_ms)
+    def ask_controller(self, request: object, then: Then, timeout_ms: int | None = None) -> None:
+        patience = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
+        self.outside.ask(CONTROLLER, request, then, patience)
 
     def log_config(self, topic: str) -> LogConfig:
         """The broker's defaults with the topic's own options over them."""
-        options = self.image.options_of("topic", topic)
-        own = {name: value for name, value in options.items() if name not in _REPLICATION_OPTIONS}
-        try:
-            return self.config.log.with_options(own)
-        except ConfigError:
-            return self.config.log  # the controller let a bad value in: behave, and say so there
+        return log_config(self.config.log, dynamic_options(self.image, self.node, topic))
 
     def min_insync_replicas(self, topic: str) -> int:
-        own = self.image.options_of("topic", topic).get("min.insync.replicas")
-        return self.config.min_insync_replicas if own is None else int(own)
+        """Asked for every write: three lookups as a rule. Never more than there are replicas."""
+        configs = self.image.configs
+        for key in (("topic", topic), ("broker", str(self.node)), ("broker", "")):
+            config = configs.get(key)
+            chosen = None if config is None else dict(config.options).get("min.insync.replicas")
+            if chosen is not None:
+                return self._at_most_all(topic, int(chosen))
+        return self._at_most_all(topic, self.config.min_insync_replicas)
+
+    def _at_most_all(self, topic: str, count: int) -> int:
+        if count <= 1:
+            return count
+        first = self.image.partitions_of(topic).get(0)
+        return count if first is None else min(count, len(first.replicas))
 
     def address_of(self, node: int) -> tuple[str, int]:
         """Where clients reach a broker: the host and port that it registered with."""

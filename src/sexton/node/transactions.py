@@ -8,6 +8,7 @@ brokers, and the calls of clients and of other brokers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 from sexton.base.errors import Refused
@@ -222,7 +223,7 @@ class Transactions:
 
     # ── calls ──
 
-    def _request(
+    def request(
         self, transactional_id: str, make: Callable[[Then], machine.Request], then: Then
     ) -> KafkaError:
         """Hands a request to the machine of this id; an error if it is not here."""
@@ -237,6 +238,22 @@ class Transactions:
             return KafkaError.COORDINATOR_LOAD_IN_PROGRESS
         self._tell(partition, make(then))
         return KafkaError.NONE
+
+    @property
+    def loading(self) -> bool:
+        """Does this broker coordinate ids of which it has not read everything yet?"""
+        partitions = self._site.image.partitions_of(TRANSACTION_STATE).values()
+        return any(
+            record.leader == self._site.node and record.at not in self.machines
+            for record in partitions
+        )
+
+    def list(self, event: machine.List) -> list[machine.ListAnswer]:
+        """From every coordinator on this broker."""
+        answers: list[machine.ListAnswer] = []
+        for partition in sorted(self.machines):
+            self._tell(partition, replace(event, caller=answers.append))
+        return answers
 
     def init_producer_id(
         self, caller: Caller, request: InitProducerIdRequest, version: int
@@ -257,7 +274,7 @@ class Transactions:
                 ),
             )
 
-        failed = self._request(
+        failed = self.request(
             transactional_id,
             lambda then: machine.InitProducerId(
                 then, transactional_id, request.transaction_timeout_ms, request.producer_id,
@@ -325,7 +342,7 @@ class Transactions:
                 return machine.VerifyPartitions(*who)
             return machine.AddPartitions(*who, transaction_version(Api.ADD_PARTITIONS_TO_TXN, 5))
 
-        failed = self._request(one.transactional_id, make, then)
+        failed = self.request(one.transactional_id, make, then)
         if failed:
             result.topic_results = _results(one.topics, dict.fromkeys(partitions, failed))
             settled()
@@ -378,7 +395,7 @@ class Transactions:
             finish(told.error)
 
         spoken_version = transaction_version(Api.ADD_PARTITIONS_TO_TXN, min(version, 3))
-        failed = self._request(
+        failed = self.request(
             transactional_id,
             lambda then: machine.AddPartitions(
                 then, transactional_id, producer_id, epoch, partitions, spoken_version
@@ -399,7 +416,7 @@ class Transactions:
                 ),
             )
 
-        failed = self._request(
+        failed = self.request(
             request.transactional_id,
             lambda then: machine.EndTransaction(
                 then, request.transactional_id, request.producer_id, request.producer_epoch,

@@ -58,6 +58,8 @@ class WriteTxnMarkers:
                     of_topic.partitions.append(one)
                     todo.append((TopicPartition(topic.name, number), marker, one))
         call.left = len(todo)
+        if not todo:
+            self._site.outside.answer(caller, call.response)
         for partition, marker, one in todo:
             self._write(call, partition, marker, one)
 

@@ -16,6 +16,7 @@ from sexton.machines.controller import (
     AlterConfigs,
     AlterIsr,
     Answer,
+    Answers,
     Append,
     Controller,
     ControllerConfig,
@@ -45,6 +46,7 @@ from sexton.machines.controller import (
 from sexton.machines.controller_events import AnswerBody
 from sexton.machines.metadata import (
     BrokerRecord,
+    ClusterRecord,
     ConfigRecord,
     CountersRecord,
     Image,
@@ -382,7 +384,7 @@ def _text(record: Record) -> str:
             return f"producer ids from {next_id} on are free"
         case Removed(key):
             return "no more: " + " ".join(map(str, key))
-        case CountersRecord():
+        case CountersRecord() | ClusterRecord():
             return str(record)
 
 
@@ -430,6 +432,8 @@ def _answer_text(answer: AnswerBody) -> str:
             return "done"
         case Failed(error, message):
             return f"{error.name}: {message}"
+        case Answers(answers, end):
+            return "; ".join(map(_answer_text, answers)) + f", known at {end}"
 
 
 def _spaced(nodes: tuple[int, ...]) -> str:

@@ -1,0 +1,57 @@
+"""What the how-to pages about testing show runs, in a project of its own that has sexton.
+
+Each `python` block there is a file; its first line says which.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+NAMES = ("test-with-kafka.md", "read-one-replica.md", "see-replicas-diverge.md")
+PAGES = [ROOT / "docs" / "how-to" / name for name in NAMES]
+TEXT = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+BLOCK = re.compile(r"^```python\n# (?P<name>\w+\.py)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+PRINTED = re.compile(r"^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILES = {match["name"]: match["code"] for match in BLOCK.finditer(TEXT)}
+SPARK = {"test_pyspark.py", "conftest.py"}
+
+
+def run_pytest(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """pytest in a directory of its own, with our plugin as an installation has it."""
+    (directory / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    installed = entry_points(group="pytest11", name="sexton")
+    plugin = [] if installed else ["-p", "sexton.testing.plugin"]
+    command = [sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", *arguments]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+
+
+def test_every_example_says_which_file_it_is() -> None:
+    assert TEXT.count("```python") == len(FILES) >= 11
+
+
+def test_the_examples_pass(tmp_path: Path) -> None:
+    for name, code in FILES.items():
+        if name not in SPARK:
+            (tmp_path / name).write_text(code, encoding="utf-8")
+    run = run_pytest(tmp_path, "-q", "-s")
+    assert run.returncode == 0, run.stdout + run.stderr
+    for shown in PRINTED.findall(TEXT):
+        assert shown in run.stdout
+    assert re.search(r"^13 passed", run.stdout, re.MULTILINE), run.stdout
+
+
+def test_the_example_with_spark_passes(tmp_path: Path) -> None:
+    if importlib.util.find_spec("pyspark") is None:
+        pytest.skip("PySpark is not installed")
+    for name in SPARK:
+        (tmp_path / name).write_text(FILES[name], encoding="utf-8")
+    run = run_pytest(tmp_path, "-q")
+    assert run.returncode == 0, run.stdout + run.stderr
