@@ -61,8 +61,7 @@ def client_settings(
     bootstrap: str | None, settings: Sequence[str] | None, command_config: Path | None
 ) -> dict[str, str]:
     """Kafka's client settings from all three options, under Kafka's names."""
-    merged = load_properties(command_config) if command_config else {}
-    merged |= dict(map(_parse_setting, settings or ()))
+    merged = merged_settings(settings, command_config)
     if bootstrap is not None:
         merged[BOOTSTRAP_SERVERS] = bootstrap
     if not merged.get(BOOTSTRAP_SERVERS):
@@ -70,6 +69,12 @@ def client_settings(
             "--bootstrap-servers", "is not given", "name a broker, as in -b localhost:9092"
         )
     return merged
+
+
+def merged_settings(settings: Sequence[str] | None, command_config: Path | None) -> dict[str, str]:
+    """The same without `-b`, whether or not they name a broker."""
+    merged = load_properties(command_config) if command_config else {}
+    return merged | dict(map(_parse_setting, settings or ()))
 
 
 def _parse_setting(setting: str) -> tuple[str, str]:

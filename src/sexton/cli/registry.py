@@ -36,11 +36,64 @@ class Group:
 
 
 GROUPS: tuple[Group, ...] = (
+    Group("cluster", "Look into a running cluster, and play tricks on that of `sexton up`."),
     Group("log", "Look at logs on disk, without a broker."),
     Group("sim", "Try to break a simulated cluster, from one seed."),
 )
 
 COMMANDS: tuple[Entry, ...] = (
+    Entry(
+        "up",
+        "Run a replicated, transactional, compacting Kafka cluster in this process, until Ctrl-C.",
+    ),
+    Entry(
+        "cluster status",
+        "Show the brokers of a cluster, what each leads and holds, and how its partitions are.",
+    ),
+    Entry(
+        "cluster offsets",
+        "Show every replica's offsets, with the four of coordinated compaction.",
+    ),
+    Entry(
+        "cluster topics",
+        "List topics, show where the replicas of some are, create or delete them.",
+    ),
+    Entry(
+        "cluster kill",
+        "End a broker of a running `sexton up` at once, as by kill -9.",
+    ),
+    Entry(
+        "cluster restart",
+        "Start a broker of a running `sexton up` again, after stopping it if it runs.",
+    ),
+    Entry(
+        "cluster pause",
+        "Have a broker of a running `sexton up` do nothing, as by SIGSTOP, until it is resumed.",
+    ),
+    Entry(
+        "cluster resume",
+        "Let a broker go on that was paused.",
+    ),
+    Entry(
+        "cluster isolate",
+        "Cut a broker of a running `sexton up` off from all other nodes; clients still reach it.",
+    ),
+    Entry(
+        "cluster heal",
+        "Let brokers hear each other again after `isolate`.",
+    ),
+    Entry(
+        "cluster elect",
+        "Elect leaders: the preferred ones, a certain one, or one at any cost.",
+    ),
+    Entry(
+        "cluster reassign",
+        "Move partitions to other brokers, see which are being moved, or call a move off.",
+    ),
+    Entry(
+        "cluster clean",
+        "Clean compacted topics of a running `sexton up` now, dirty enough or not.",
+    ),
     Entry(
         "demo",
         "Show what sexton finds in a log that Apache Kafka wrote, before and after it is damaged.",
@@ -72,6 +125,6 @@ COMMANDS: tuple[Entry, ...] = (
 )
 
 EXAMPLES: Examples = (
-    ("Get ready", "sexton warmup"),
-    ("Get help on one command", "sexton warmup --help"),
+    ("Start a cluster", "sexton up"),
+    ("Get help on one command", "sexton up --help"),
 )

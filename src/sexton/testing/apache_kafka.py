@@ -18,15 +18,18 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 import weakref
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
 from sexton.base.errors import PeerError
+from sexton.base.partitions import TopicPartition
 from sexton.testing.class_archive import archive_flags, ensure_archive
+from sexton.testing.cluster import PartitionState
 from sexton.testing.java import FAST_START, Java, find_java
 from sexton.testing.kafka_admin import KafkaAdmin
 from sexton.testing.kafka_jars import KAFKA_4, KafkaJars, kafka_jars
@@ -35,6 +38,8 @@ from sexton.testing.ports import LOOPBACK
 from sexton.testing.reaper import Reaper
 from sexton.testing.waiting import until
 
+_THROTTLE = "follower.replication.throttled.rate"
+THROTTLED_BYTES_PER_S = 20
 READY_TIMEOUT_S = 120.0  # three nodes take 10 s on two free cores; a busy CI machine takes more
 
 
@@ -199,6 +204,65 @@ class ApacheKafka:
     def data_directory(self, node_id: int = 1) -> Path:
         """Kafka's log directory of this node: one directory for each partition."""
         return self.nodes[node_id].data_directory
+
+    # -- as any cluster (see `cluster.Cluster`) ------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.bootstrap
+
+    @property
+    def node_ids(self) -> list[int]:
+        return sorted(self.nodes)
+
+    def create_topic(
+        self,
+        topic: str,
+        assignment: Sequence[Sequence[int]] | int = 1,
+        configs: Mapping[str, object] | None = None,
+    ) -> None:
+        self.admin.create_topic(topic, assignment, configs)
+
+    def alter_topic(self, topic: str, configs: Mapping[str, object | None]) -> None:
+        self.admin.alter_topic(topic, configs)
+
+    def partition(self, topic: str, partition: int = 0) -> PartitionState | None:
+        return self.admin.partition(TopicPartition(topic, partition))
+
+    def wait_for(
+        self,
+        topic: str,
+        partition: int,
+        good: Callable[[PartitionState], bool],
+        timeout_s: float = 60.0,
+    ) -> PartitionState:
+        return self.admin.await_partition(TopicPartition(topic, partition), good, timeout_s)
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        return self.wait_for(topic, partition, lambda state: state.leader >= 0).leader
+
+    def elect(self, topic: str, partition: int, node: int) -> None:
+        self.admin.lead(TopicPartition(topic, partition), node)
+
+    def begin_reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        self.admin.begin_reassign(TopicPartition(topic, partition), replicas)
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        self.admin.reassign(TopicPartition(topic, partition), replicas)
+
+    def slow_down(self, node: int) -> None:
+        """Kafka's throttle, for topics with `follower.replication.throttled.replicas`.
+
+        A fetch that is allowed is answered whole: brokers want a small `replica.fetch.max.bytes`.
+        """
+        self.admin.alter_broker(node, {_THROTTLE: THROTTLED_BYTES_PER_S})
+
+    def speed_up(self, node: int) -> None:
+        self.admin.alter_broker(node, {_THROTTLE: None})
+
+    def let_time_pass(self, ms: int) -> None:
+        """Nobody can move Kafka's clock: it takes as long as it says."""
+        time.sleep(ms / 1000)
 
     # -- Kafka's own programs ------------------------------------------------------------------
 

@@ -19,17 +19,11 @@ from typing import Any
 
 from sexton.base.errors import Missing, PeerError
 from sexton.base.partitions import TopicPartition
+from sexton.testing.cluster import PartitionState
 from sexton.testing.waiting import until
 
 REQUEST_TIMEOUT_S = 5.0
 SETTLE_TIMEOUT_S = 60.0  # a controller's fail-over takes a few seconds, on a busy machine many
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionState:
-    leader: int  # -1 when there is none
-    replicas: tuple[int, ...]  # in order of preference
-    isr: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,16 @@ from benchmarks.__main__ import PAGE, main
 from benchmarks.machine import Machine
 from benchmarks.measure import Answering, By, Measure, race, timed_process
 from benchmarks.registry import BENCHMARKS, chosen
-from benchmarks.result import RecordsPerSecond, Result, TimesAsFast, TimesTheMemory
+from benchmarks.result import (
+    AtMostSeconds,
+    RecordsPerSecond,
+    Result,
+    TimesAsFast,
+    TimesTheMemory,
+    Unit,
+)
 from benchmarks.segments import GIB, MIB, parse_size
+from sexton.base.errors import PeerError
 
 MACHINE = Machine(
     date="2026-11-15",
@@ -80,6 +88,8 @@ def test_a_goal_is_met_or_missed_and_no_goal_is_neither() -> None:
     assert result().met is None
     assert Result("decode", "alone", By.CPU, OURS, goal=RecordsPerSecond(50e6)).met is True
     assert Result("decode", "alone", By.WALL, OURS, goal=RecordsPerSecond(50e6)).met is False
+    assert Result("start", "alone", By.WALL, OURS, goal=AtMostSeconds(4)).met is True
+    assert Result("start", "alone", By.WALL, OURS, goal=AtMostSeconds(3.9)).met is False
     assert Result("v", "m", By.MEMORY, PEER, "p", OURS, TimesTheMemory(2)).met is True
     assert Result("v", "m", By.MEMORY, PEER, "p", OURS, TimesTheMemory(1.9)).met is False
 
@@ -131,6 +141,37 @@ def test_a_warm_program_runs_one_round_for_each_line() -> None:
         assert it.round() == Measure(10, 2e-6, 4e-6, 7)
         it.round()
     assert it.sums == [42, 42]
+
+
+def test_a_warm_program_is_told_what_to_do_and_one_that_ends_is_no_measurement() -> None:
+    code = "print('ready', flush=True); print(1, 2, 3, len(input()), flush=True)"
+    with Answering([sys.executable, "-c", code]) as it:
+        it.round("produce this")
+        assert it.sums == [len("produce this")]
+        with pytest.raises(PeerError, match="ended instead of doing `more`"):
+            it.round("more")
+
+
+@pytest.mark.parametrize(
+    ("unit", "by", "told"),
+    [
+        (Unit.RECORDS, By.WALL, "0.5 M/s, 4 s"),
+        (Unit.BYTES, By.WALL, "512 MB/s, 0.5 M/s"),
+        (Unit.EVENTS, By.WALL, "500000/s"),
+        (Unit.PER_GB, By.CPU, "0.977 s/GB"),
+        (Unit.DURATION, By.WALL, "4 s"),
+        (Unit.EVENTS, By.MEMORY, "1 MiB"),
+    ],
+)
+def test_an_amount_is_told_in_its_unit(unit: Unit, by: By, told: str) -> None:
+    measure = Measure(2_000_000, cpu_s=2.0, wall_s=4.0, size=2_048_000_000, peak=MIB)
+    assert report.amount(measure, Result("cluster", "a case", by, measure, unit=unit)) == told
+
+
+def test_a_short_time_is_told_in_milliseconds() -> None:
+    ping = Measure(1, 0.0, 0.0014)
+    result = Result("cluster", "a ping", By.WALL, ping, unit=Unit.DURATION)
+    assert report.amount(ping, result) == "1.4 ms"
 
 
 def test_missed_goals_and_lost_races_are_named() -> None:

@@ -1,0 +1,1 @@
+"""Brokers on real sockets, files and clocks: `node` does the thinking, this package the I/O."""

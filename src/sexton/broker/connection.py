@@ -1,0 +1,474 @@
+"""One client's connection: bytes become requests, answers become bytes, in the same order.
+
+    ┌──────┬─────────┐ ┌──────┬─────────┐
+    │ size │ payload │ │ size │ payload │ ...      read as they come, several under way at once
+    └──────┴─────────┘ └──────┴─────────┘
+
+Kafka takes up the next request of a connection when the last one is answered. Here they are handed
+on at once, so that a producer's pipelined batches replicate together; the protocol only wants their
+answers in order, and what a client sends in order is still handled in order.
+
+Whatever comes from outside can be wrong. A frame that is too large or cannot be decoded costs its
+sender the connection and nobody else anything. Memory is bounded: what is read lands in a buffer
+that all connections share, and a connection keeps the bytes that really came, not those that were
+announced; a client that does not take its answers is not read from any more. What all connections
+hold together is counted (`Shared`), and when it is too much the heaviest one goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sexton.base.errors import PeerError
+from sexton.base.kafka_errors import KafkaError
+from sexton.broker.complaints import Complaints
+from sexton.broker.large_produce import is_bearable
+from sexton.broker.stream import Stream
+from sexton.broker.traffic import Traffic
+from sexton.node import api_versions, apis
+from sexton.node.outside import Asked
+from sexton.protocol import registry
+from sexton.protocol.frames import UnsupportedRequest, decode_request, encode_response_parts
+from sexton.protocol.messages.api_versions import ApiVersionsRequest
+from sexton.protocol.messages.fetch import FetchRequest
+from sexton.protocol.messages.produce import ProduceRequest
+from sexton.protocol.wire import Buffer, Request, Response
+
+if TYPE_CHECKING:
+    from sexton.broker.gate import Gate
+
+log = logging.getLogger("sexton.broker.connection")
+
+_SIZE = struct.Struct(">i")
+_KEY = struct.Struct(">h")
+_SMALL = 64 << 10  # frames up to this size pass through the shared buffer
+_MOST_AT_ONCE = 1 << 20  # what a frame is given in advance, on a connection that has had such
+_CROWDED_S = 0.001
+_NOTHING = memoryview(b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client may cost."""
+
+    socket_request_max_bytes: int = 100 << 20
+    # Requests other than Produce. Small things become large ones when they are decoded: a list of
+    # empty topics takes fifty times its bytes, and half a second for these.
+    other_request_max_bytes: int = 2 << 20
+    sasl_server_max_receive_size: int = 512 << 10  # of whoever has not said yet who they are
+    requests_under_way: int = 100
+    request_bytes_under_way: int = 64 << 20
+    answer_bytes_waiting: int = 32 << 20
+    fetch_max_bytes: int = 55 << 20
+    fetch_wait_max_ms: int = 60_000  # a request waits so long, also when its client has gone
+
+
+@dataclass(slots=True, eq=False)
+class Shared:
+    """What all connections of one listener have in common."""
+
+    most_bytes: int = 512 << 20
+    held_bytes: int = 0  # in requests that are being read or handled, and answers not yet taken
+    too_much: Callable[[], None] = lambda: None  # somebody has to go
+    crowded: Callable[[], bool] = lambda: False  # the broker has enough to do for now
+    scratch: memoryview = field(default_factory=lambda: memoryview(bytearray(_SMALL)))
+    complaints: Complaints = field(default_factory=lambda: Complaints(log))
+
+    def change(self, count: int) -> None:
+        self.held_bytes += count
+        if count > 0 and self.held_bytes > self.most_bytes:
+            self.too_much()
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """A request that was handed on, and the place of its answer."""
+
+    connection: Connection
+    version: int
+    correlation_id: int
+    size: int
+    kind: str
+    parts: list[Buffer] | None = None
+    answer_bytes: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    def answer(self, response: object) -> None:
+        """Never raises: whoever answers has others to answer, too."""
+        if self.parts is not None or not self.connection.is_open:
+            return
+        try:
+            assert isinstance(response, Response)
+            parts = encode_response_parts(response, self.version, self.correlation_id)
+        except Exception:
+            log.exception("%s v%d cannot be answered", self.kind, self.version)
+            self.connection.close()
+            return
+        self.connection.traffic.answered(self.kind, time.monotonic() - self.began)
+        self.put(parts)
+
+    def put(self, parts: list[Buffer]) -> None:
+        """The bytes of the answer."""
+        self.parts = parts
+        self.answer_bytes = sum(map(len, parts))
+        self.connection.ready(self)
+
+    def fail(self) -> None:
+        self.connection.close()
+
+
+@dataclass(slots=True, eq=False)
+class _Nobody:
+    """Who has asked for no answer (acks=0)."""
+
+    connection: Connection
+
+    def answer(self, response: object) -> None:
+        log.error("nobody waits for %s", type(response).__name__)
+
+    def fail(self) -> None:
+        self.connection.close()
+
+
+class Connection:
+    def __init__(
+        self,
+        peer: str,
+        limits: Limits,
+        deliver: Callable[[Asked], None],
+        ended: Callable[[Connection], None],
+        traffic: Traffic | None = None,
+        shared: Shared | None = None,
+        gate: Gate | None = None,
+    ) -> None:
+        self.peer = peer
+        self.traffic = traffic or Traffic()
+        self.client_id: str | None = None
+        self.since = self.active = time.monotonic()  # made, and last heard of or written to
+        self.settled = False  # it has made a request that only those make who are let in
+        self.held_bytes = 0
+        self._limits = limits
+        self._deliver = deliver
+        self._ended = ended
+        self._shared = shared or Shared()
+        self._gate = gate  # until it is passed
+        self._stream: Stream | None = None
+        # What was read and not taken yet: a part of the shared buffer while bytes are being taken,
+        # and a copy of its own from one event to the next.
+        self._data, self._start, self._end = _NOTHING, 0, 0
+        self._large: bytearray | None = None  # a frame of its own, without the size
+        self._large_filled = self._large_size = 0
+        self._largest = 0  # frame that came to its end
+        self._slots: deque[Slot] = deque()
+        self._under_way_bytes = 0
+        self._ready_bytes = 0  # of answers whose turn it is not yet
+        self._waited_bytes = 0  # what had not left when somebody looked
+        self._working = False
+        self._crowded = False  # it waits because everybody does
+        self._held = False  # by the broker: it is paused
+        self._finishing = False  # it goes when it has taken its last answer
+
+    def attach(self, stream: Stream) -> None:
+        self._stream = stream
+
+    @property
+    def is_open(self) -> bool:
+        return self._stream is not None
+
+    def is_idle(self, now: float, idle_s: float, gone_s: float) -> bool:
+        """Has nothing come or gone for so long, while no answer was due?
+
+        To somebody who has gone no answer is due, after `gone_s` (there may be something to read).
+        """
+        stream = self._stream
+        if stream is None or self._held:
+            self.active = now
+            return False
+        if stream.waiting_bytes != self._waited_bytes:
+            self._waited_bytes, self.active = stream.waiting_bytes, now
+        silence_s = now - self.active
+        if silence_s > idle_s and (self._waited_bytes or not self._slots):
+            return True
+        return silence_s > gone_s and stream.peer_has_gone
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    def finish(self) -> None:
+        """Closes it when what was answered has left; nothing more is read."""
+        self._finishing = True
+        self._settle()
+
+    def lost(self) -> None:
+        self._slots.clear()
+        self._stream = None
+        self._large, self._data, self._start, self._end = None, _NOTHING, 0, 0
+        self._shared.change(-self.held_bytes)
+        self.held_bytes = 0
+        self._ended(self)
+
+    def hold(self, held: bool) -> None:
+        """The broker does nothing for now: leave what comes in the kernel's buffers."""
+        self._held = held
+        self.active = time.monotonic()  # nobody is idle for our being so
+        if self._stream is None:
+            return
+        if held:
+            self._stream.pause()
+        else:
+            self._take_frames()
+
+    # ── bytes in ──
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        if self._large is not None:
+            return memoryview(self._large)[self._large_filled :]
+        scratch, left = self._shared.scratch, self._end - self._start
+        if left:
+            scratch[:left] = self._data[self._start : self._end]
+        return scratch[left:]
+
+    def buffer_updated(self, count: int) -> None:
+        self.traffic.bytes_in += count
+        self.active = time.monotonic()
+        if self._large is not None:
+            self._large_filled += count
+        else:
+            left = self._end - self._start
+            self._data, self._start, self._end = self._shared.scratch, 0, left + count
+        self._take_frames()
+
+    def _take_frames(self) -> None:
+        if self._working:
+            return  # an answer that came at once: whoever is at it goes on
+        self._working = True
+        try:
+            while self._stream is not None and not self._is_full():
+                payload = self._next_payload()
+                if payload is None:
+                    break
+                self._take(payload)
+        except Exception:
+            log.exception("a request of %s failed: the connection is closed", self.peer)
+            self.close()
+        finally:
+            self._working = False
+        if self._data is self._shared.scratch:  # others read into it, too
+            self._data = memoryview(bytes(self._data[self._start : self._end]))
+            self._start, self._end = 0, len(self._data)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Reads on, or not; and counts what it holds."""
+        stream = self._stream
+        if stream is None:
+            return
+        if self._finishing and not self._slots and not stream.waiting_bytes:
+            self.close()
+            return
+        if self._is_full():
+            stream.pause()
+            if self._shared.crowded() and not self._crowded:
+                self._crowded = True
+                asyncio.get_running_loop().call_later(_CROWDED_S, self._try_again)
+        else:
+            stream.resume()
+        held = self._under_way_bytes + self._ready_bytes + stream.waiting_bytes + self._end
+        if self._large is not None:
+            held += len(self._large)
+        change, self.held_bytes = held - self.held_bytes, held
+        self._shared.change(change)
+
+    def _try_again(self) -> None:
+        self._crowded = False
+        self._take_frames()
+
+    def _next_payload(self) -> Buffer | None:
+        if self._large is not None:
+            return self._next_large()
+        there = self._end - self._start
+        if there < _SIZE.size:
+            return None
+        size: int = _SIZE.unpack_from(self._data, self._start)[0]
+        first = self._start + _SIZE.size
+        if not self._is_acceptable(size, first):
+            return None
+        if size <= there - _SIZE.size:
+            self._start = first + size
+            return bytes(self._data[first : self._start])
+        if size > _SMALL - _SIZE.size and (there == _SMALL or self._largest > _SMALL):
+            self._begin_large(first, size)
+        return None
+
+    def _is_acceptable(self, size: int, first: int) -> bool:
+        limits = self._limits
+        if not 0 <= size <= limits.socket_request_max_bytes:
+            self.hang_up(f"a request of {size} bytes")
+        elif self._gate is not None and size > limits.sasl_server_max_receive_size:
+            self.hang_up(f"a request of {size} bytes before it has authenticated")
+        elif size > limits.other_request_max_bytes and self._end - first >= _KEY.size:
+            (key,) = _KEY.unpack_from(self._data, first)
+            if key != ProduceRequest.API_KEY:
+                self.hang_up(f"a request of {size} bytes that is no Produce")
+        return self._stream is not None
+
+    # ── a frame that is larger than the shared buffer ──
+
+    def _begin_large(self, first: int, size: int) -> None:
+        """A first piece as large as this client has shown to fill, the others as bytes come."""
+        there = self._end - first
+        piece = bytearray(min(size, max(min(self._largest, _MOST_AT_ONCE), 4 * _SMALL)))
+        piece[:there] = self._data[first : self._end]
+        self._large, self._large_size, self._large_filled = piece, size, there
+        self._data, self._start, self._end = _NOTHING, 0, 0
+
+    def _next_large(self) -> Buffer | None:
+        large, size = self._large, self._large_size
+        assert large is not None
+        if self._large_filled == size:
+            self._large, self._largest = None, max(self._largest, size)
+            return memoryview(large)
+        if self._large_filled == len(large):
+            grown = bytearray(min(size, 4 * len(large)))
+            grown[: len(large)] = large
+            self._large = grown
+        return None
+
+    # ── requests ──
+
+    def _take(self, payload: Buffer) -> None:
+        gate = self._gate
+        if gate is not None and gate.expects_bare_token:
+            gate.bare_token(self.slot("SaslToken", 0, 0, len(payload)), bytes(payload))
+            return
+        if len(payload) > self._limits.other_request_max_bytes and not is_bearable(payload):
+            self.hang_up("a Produce of too many parts")
+            return
+        try:
+            header, request = decode_request(payload)
+        except UnsupportedRequest as error:
+            self._unsupported(error)
+            return
+        except PeerError as error:
+            self.hang_up(str(error))
+            return
+        self.client_id = header.client_id
+        version, kind = header.request_api_version, type(request).__name__
+        if isinstance(request, ProduceRequest) and request.acks == 0 and gate is None:
+            self.traffic.asked(kind, len(payload))
+            if apis.offers(ProduceRequest, version):
+                self.settled = True
+                self._deliver(Asked(_Nobody(self), request, version))
+            else:
+                self.hang_up(f"{kind} v{version}, which this broker does not answer")
+            return
+        slot = self.slot(kind, version, header.correlation_id, len(payload))
+        if isinstance(request, FetchRequest) and not self._is_consumers(request):
+            return
+        if not apis.offers(type(request), version):
+            self._refuse(slot, request)
+        elif gate is not None and not isinstance(request, ApiVersionsRequest):
+            gate.handle(slot, request)
+        else:
+            self.settled = gate is None
+            self._deliver(Asked(slot, request, version))
+
+    def _is_consumers(self, request: FetchRequest) -> bool:
+        """Brokers of a cluster copy from each other elsewhere: who claims to be one here is none.
+
+        What a follower has fetched counts as copied, and the high watermark moves over it.
+        """
+        if max(request.replica_id, request.replica_state.replica_id) >= 0:
+            self.hang_up("a Fetch in the name of a broker")
+            return False
+        request.max_bytes = min(request.max_bytes, self._limits.fetch_max_bytes)
+        request.max_wait_ms = min(request.max_wait_ms, self._limits.fetch_wait_max_ms)
+        return True
+
+    def slot(self, kind: str, version: int, correlation_id: int, size: int) -> Slot:
+        """A place for the next answer."""
+        slot = Slot(self, version, correlation_id, size, kind)
+        self.traffic.asked(kind, size)
+        self._slots.append(slot)
+        self._under_way_bytes += size
+        return slot
+
+    def _unsupported(self, error: UnsupportedRequest) -> None:
+        """Whoever asks what we speak in a version we do not speak is told in the first one."""
+        if error.api_key != ApiVersionsRequest.API_KEY:
+            self.hang_up(str(error))
+            return
+        slot = self.slot("ApiVersionsRequest", 0, error.correlation_id, 0)
+        slot.answer(api_versions.unsupported())
+
+    def _refuse(self, slot: Slot, request: Request[Any]) -> None:
+        api = registry.find(request.API_KEY)
+        assert api is not None
+        answer: Any = api.response()
+        if hasattr(answer, "error_code"):
+            answer.error_code = KafkaError.UNSUPPORTED_VERSION
+            slot.answer(answer)
+        else:
+            self.hang_up(f"{slot.kind} v{slot.version}, which this broker does not answer")
+
+    def hang_up(self, why: str) -> None:
+        """The client's fault."""
+        self.complain("%s sent %s: the connection is closed", why)
+        self.traffic.hung_up += 1
+        self.close()
+
+    def complain(self, text: str, why: str) -> None:
+        self._shared.complaints.say(text, self.peer, why)
+
+    # ── at the gate ──
+
+    def admit(self) -> None:
+        """It has said who it is."""
+        self._gate = None
+        self.settled = True
+
+    # ── answers ──
+
+    def ready(self, slot: Slot) -> None:
+        """Sends the answers whose turn it is."""
+        slots, parts = self._slots, list[Buffer]()
+        self._ready_bytes += slot.answer_bytes
+        while slots and slots[0].parts is not None:
+            first = slots.popleft()
+            self._under_way_bytes -= first.size
+            self._ready_bytes -= first.answer_bytes
+            parts += first.parts or ()
+        if self._stream is None:
+            return
+        if parts:
+            self.traffic.bytes_out += sum(map(len, parts))
+            self.active = time.monotonic()
+            self._stream.send(parts)
+            self._take_frames()
+        elif not self._working:
+            self._settle()
+
+    def drained(self) -> None:
+        """Everything that was sent has left."""
+        self.active = time.monotonic()
+        self._take_frames()
+
+    def _is_full(self) -> bool:
+        limits, stream = self._limits, self._stream
+        waiting = self._ready_bytes if stream is None else self._ready_bytes + stream.waiting_bytes
+        return (
+            self._held
+            or self._finishing
+            or len(self._slots) >= limits.requests_under_way
+            or self._under_way_bytes > limits.request_bytes_under_way
+            or waiting > limits.answer_bytes_waiting
+            or self._shared.crowded()
+        )

@@ -1,0 +1,121 @@
+"""`sexton cluster elect`: another leader, now."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton.base.errors import ConfigError, PeerError
+from sexton.cli.cluster_reach import (
+    BootstrapOption,
+    CommandConfigOption,
+    DataOption,
+    Reach,
+    SettingsOption,
+    partition_named,
+)
+from sexton.cli.options import FormatOption
+from sexton.cli.output import Output
+from sexton.cli.writers import Format
+from sexton.report.tables import Column, Row, number
+
+if TYPE_CHECKING:
+    from sexton.base.partitions import TopicPartition
+    from sexton.client.admin import Election
+    from sexton.client.client import Client
+
+EXAMPLES = (
+    ("Have broker 3 lead a partition", "sexton cluster elect orders-0 --leader 3"),
+    ("Give every partition its preferred leader, as after a restart", "sexton cluster elect --all"),
+    (
+        "Accept the loss of records where no replica in sync is left",
+        "sexton cluster elect orders-0 --unclean",
+    ),
+)
+ELECTED = (Column("topic"), number("partition"), number("leader"))
+PATIENCE_S = 30.0
+
+
+def command(
+    partitions: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TOPIC-PARTITION", help="Which partitions; or --all."),
+    ] = None,
+    leader: Annotated[
+        int | None,
+        typer.Option(
+            "--leader", help="This broker, by making its replica the preferred one.", min=0
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Of all partitions.")] = False,
+    unclean: Annotated[
+        bool,
+        typer.Option(
+            "--unclean", help="A replica that is not in sync, if no other can: records are lost."
+        ),
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    settings: SettingsOption = None,
+    command_config: CommandConfigOption = None,
+    data: DataOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Elect leaders: the preferred ones, a certain one, or one at any cost.
+
+    The preferred leader is the first of a partition's replicas. `--leader` changes their order and
+    nothing else: no data is moved.
+    """
+    if bool(partitions) == every:
+        raise ConfigError("elect", "which partitions?", "name some, as in orders-0, or give --all")
+    if leader is not None and (every or unclean):
+        raise ConfigError("--leader", "goes with named partitions and without --unclean")
+    chosen = [partition_named(text) for text in partitions or ()]
+
+    async def work(client: Client) -> tuple[list[Row], list[Election]]:
+        from sexton.client import admin
+
+        if leader is not None:
+            await _prefer(client, chosen, leader)
+        kind = admin.UNCLEAN if unclean else admin.PREFERRED
+        elections = await admin.elect(client, None if every else chosen, kind)
+        failed = [election for election in elections if election.failed]
+        if leader is not None and not failed:
+            await _until_led(client, chosen, leader)
+        topology = await client.topology()
+        went_well = [e.partition for e in elections if e.elected or not (every or e.failed)]
+        return [(*at, topology.place(at).leader) for at in sorted(went_well)], failed
+
+    with Output("cluster elect", format) as out:
+        rows, failed = Reach(bootstrap, settings, command_config, data).with_client(work)
+        out.rows("partitions", ELECTED, rows)
+        for election in failed:
+            out.incomplete(str(election.partition), election.failed or "")
+        out.summarize(elected=len(rows), failed=len(failed))
+
+
+async def _prefer(client: Client, partitions: list[TopicPartition], leader: int) -> None:
+    from sexton.client import admin
+
+    wanted = {}
+    for at in partitions:
+        place = await client.place(at)
+        if leader not in place.isr:
+            why = f"has no replica in sync on broker {leader}"
+            raise ConfigError(str(at), why, f"in sync: {', '.join(map(str, place.isr))}")
+        if place.replicas[0] != leader:
+            wanted[at] = (leader, *(node for node in place.replicas if node != leader))
+    if wanted:
+        await admin.reassign(client, wanted)
+
+
+async def _until_led(client: Client, partitions: list[TopicPartition], leader: int) -> None:
+    """What a broker says of leaders may be a moment old."""
+    deadline = time.monotonic() + PATIENCE_S
+    for at in partitions:
+        while (await client.place(at)).leader != leader:
+            if time.monotonic() > deadline:
+                raise PeerError(str(at), f"broker {leader} does not lead within {PATIENCE_S:g} s")
+            await asyncio.sleep(0.01)

@@ -1,0 +1,156 @@
+"""`sexton cluster offsets`: where every replica stands, and what it may forget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton.base.errors import ConfigError, SextonError
+from sexton.cli.cluster_reach import (
+    BootstrapOption,
+    CommandConfigOption,
+    DataOption,
+    IntervalOption,
+    Json,
+    Reach,
+    SettingsOption,
+    TopicArguments,
+    WatchOption,
+    control_of,
+)
+from sexton.cli.live import View, watch
+from sexton.cli.options import FormatOption
+from sexton.cli.output import Output
+from sexton.cli.writers import Format
+from sexton.report.tables import Cell, Column, Row, number
+
+if TYPE_CHECKING:
+    from sexton.client.admin import Standing
+    from sexton.client.client import Client
+    from sexton.client.topology import Topology
+
+EXAMPLES = (
+    ("Every replica of every topic", "sexton cluster offsets"),
+    ("See MCCO, MTRO, MXFO and MXRO move", "sexton cluster offsets orders --watch"),
+    ("Replicas of any Kafka, without the four", "sexton cluster offsets -b localhost:9092"),
+    (
+        "The replica that holds its group back",
+        "sexton cluster offsets orders --format json | jq '.replicas | min_by(.mcco)'",
+    ),
+)
+REPLICAS = (
+    Column("topic"), number("partition"), number("broker"), Column("role"), Column("in_sync"),
+    number("leader_epoch"), number("log_start"), number("mtro"), number("mcco"), number("mxro"),
+    number("mxfo"), number("last_stable"), number("high_watermark"), number("log_end"),
+    number("size_bytes"),
+)  # fmt: skip
+_SHORT = {
+    "partition": "part", "in_sync": "isr", "leader_epoch": "epoch", "log_start": "start",
+    "mtro": "MTRO", "mcco": "MCCO", "mxro": "MXRO", "mxfo": "MXFO",
+    "last_stable": "LSO", "high_watermark": "HW", "log_end": "end", "size_bytes": "bytes",
+}  # fmt: skip
+
+
+def command(
+    topics: TopicArguments = None,
+    bootstrap: BootstrapOption = None,
+    settings: SettingsOption = None,
+    command_config: CommandConfigOption = None,
+    data: DataOption = None,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also __consumer_offsets and __transaction_state.")
+    ] = False,
+    watching: WatchOption = False,
+    interval: IntervalOption = 0.5,
+    format: FormatOption = Format.table,
+) -> None:
+    """Show every replica's offsets, with the four of coordinated compaction.
+
+    All are exclusive upper bounds. MCCO: this replica is cleanly compacted below it. MTRO: the
+    lowest MCCO of all replicas, below which tombstones may go. MXFO: no record below it needs a
+    transaction marker here. MXRO: the lowest MXFO, below which markers may go.
+    """
+    reach = Reach(bootstrap, settings, command_config, data)
+    if watching:
+        watch(lambda: _view(_look(reach, topics, internal, None)), interval)
+        return
+    with Output("cluster offsets", format) as out:
+        rows = _look(reach, topics, internal, out)
+        out.rows("replicas", REPLICAS, rows)
+
+
+def _look(reach: Reach, topics: list[str] | None, internal: bool, out: Output | None) -> list[Row]:
+    if not reach.is_ours:
+        found = _over_kafka(reach, topics, internal, out)
+    else:
+        with control_of(reach.data) as control:
+            found = control.ask("offsets", topics=topics or None, internal=internal)["replicas"]
+    missing = set(topics or ()) - {row["topic"] for row in found}
+    if missing:
+        raise ConfigError(", ".join(sorted(missing)), "there is no such topic")
+    return [tuple(row.get(column.name) for column in REPLICAS) for row in found]
+
+
+def _view(rows: list[Row]) -> View:
+    columns = [Column(_SHORT.get(c.name, c.name), c.align) for c in REPLICAS]
+    return View("replicas", columns, rows, keys=3, bad=_is_bad)
+
+
+def _is_bad(column: str, cell: Cell) -> bool:
+    return (column == "isr" and cell is False) or (column == "role" and cell == "away")
+
+
+# ── any Kafka ──
+
+
+def _over_kafka(
+    reach: Reach, topics: list[str] | None, internal: bool, out: Output | None
+) -> list[Json]:
+    async def gather(client: Client) -> list[Json]:
+        from sexton.client import admin
+
+        topology = await client.topology(topics)
+        places = [
+            place
+            for topic in topology.topics.values()
+            if topics or internal or not topic.internal
+            for place in topic.partitions.values()
+        ]
+        standing: dict[tuple[str, int, int], Standing] = {}
+        for node in sorted({node for place in places for node in place.replicas}):
+            own = [place for place in places if node in place.replicas]
+            try:
+                for each in await admin.standings(client, node, own):
+                    standing[(*each.partition, node)] = each
+            except SextonError as error:
+                if out is not None:
+                    out.skipped(error)
+        return _joined(topology, standing, {place.partition.topic for place in places})
+
+    return reach.with_client(gather)
+
+
+def _joined(
+    topology: Topology, standing: dict[tuple[str, int, int], Standing], topics: set[str]
+) -> list[Json]:
+    rows = []
+    for name in sorted(topics):
+        for number_, place in sorted(topology.topics[name].partitions.items()):
+            for node in place.replicas:
+                row: Json = {
+                    "topic": name,
+                    "partition": number_,
+                    "broker": node,
+                    "role": "leader" if node == place.leader else "follower",
+                    "in_sync": node in place.isr,
+                    "leader_epoch": place.leader_epoch,
+                }
+                found = standing.get((name, number_, node))
+                if found is None:
+                    row["role"] = "away"
+                else:
+                    names = (c.name for c in REPLICAS)
+                    row |= {n: getattr(found, n) for n in names if n not in row}
+                rows.append(row)
+    return rows

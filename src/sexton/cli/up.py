@@ -1,0 +1,304 @@
+"""`sexton up`: a whole cluster in one process, until Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton.base.errors import ConfigError, SextonError
+from sexton.cli.failures import failure_of, print_failure
+from sexton.cli.properties import load_properties
+
+if TYPE_CHECKING:
+    from sexton.broker.cluster import ClusterConfig
+    from sexton.broker.serve import Ready
+
+EXAMPLES = (
+    ("Start three brokers, or those of last time", "sexton up"),
+    ("One broker, elsewhere, on any free port", "sexton up --brokers 1 --port 0 --data ./kafka"),
+    (
+        "Clean as Apache Kafka does, every second, to see replicas part",
+        "sexton up --compaction independent --set log.cleaner.backoff.ms=1000",
+    ),
+    ("Bring the options you have", "sexton up --config server.properties"),
+    (
+        "From a program: wait for one line of JSON",
+        "sexton up --json --port 0 --metrics-port 0 --log-format json",
+    ),
+)
+
+
+# Where Kafka's defaults are made for another size. Three brokers whose topics have one replica
+# would be of little use, too: `default.replication.factor` is 3, or the number of brokers.
+FOR_ONE_MACHINE = {
+    "group.initial.rebalance.delay.ms": "0",  # as in the server.properties that Kafka ships
+    "offsets.topic.num.partitions": "10",  # 50 in Kafka: a start opens a log for each replica
+    "transaction.state.log.num.partitions": "10",
+}
+
+
+class Compaction(StrEnum):
+    coordinated = "coordinated"
+    independent = "independent"
+
+
+class LogFormat(StrEnum):
+    text = "text"
+    json = "json"
+
+
+class LogLevel(StrEnum):
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+def command(
+    brokers: Annotated[
+        int | None,
+        typer.Option(
+            "--brokers", help="How many; by default as many as last time, or 3.", min=1, max=100
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            help="Of the first broker, the others follow; 0: any that are free. By default those "
+            "of last time, or 9092 and the next ones, or any.",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="Where everything is kept; by default $SEXTON_DATA, or sexton/cluster in "
+            "~/.local/share.",
+        ),
+    ] = None,
+    compaction: Annotated[
+        Compaction | None,
+        typer.Option(
+            "--compaction",
+            help="How replicas clean: coordinated, or independent as Apache Kafka does.",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="OPTION=VALUE",
+            help="A Kafka broker option, for all brokers; may be given several times.",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="A properties file of Kafka broker options."),
+    ] = None,
+    advertised_host: Annotated[
+        str | None,
+        typer.Option(
+            "--advertised-host",
+            metavar="NAME",
+            help="What clients are told in place of --host; needed for 0.0.0.0.",
+        ),
+    ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure",
+            help="Listen beyond this machine although clients need not authenticate.",
+        ),
+    ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            help="Serve Prometheus metrics there; 0: any that is free.",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    metrics_host: Annotated[
+        str,
+        typer.Option("--metrics-host", metavar="ADDRESS", help="The address for --metrics-port."),
+    ] = "127.0.0.1",
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="Of the log on stderr.")
+    ] = LogFormat.text,
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", help="What is worth a line.")
+    ] = LogLevel.info,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="When ready, print one JSON object and nothing else.")
+    ] = False,
+) -> None:
+    """Run a replicated, transactional, compacting Kafka cluster in this process, until Ctrl-C.
+
+    Every Kafka client can use it. Topics and records survive: the next `sexton up` goes on where
+    this one ended, at the same addresses. `sexton cluster` looks into it and plays tricks on it.
+    """
+    try:
+        chosen = read_options(config, settings)
+        if compaction is not None:
+            chosen["log.compaction.policy"] = compaction.value
+        _up(
+            brokers=brokers, host=host, port=port, data=data, options=chosen,
+            advertised_host=advertised_host, insecure=insecure, metrics_port=metrics_port,
+            metrics_host=metrics_host, log_format=log_format, log_level=log_level, as_json=as_json,
+        )  # fmt: skip
+    except SextonError as error:
+        if not as_json:
+            raise
+        failure = failure_of(error)
+        _print_json({"ok": False, "error": failure.as_object()})
+        print_failure(failure, error, sys.stderr)
+        raise typer.Exit(failure.exit_code) from None
+
+
+def _up(
+    *,
+    brokers: int | None,
+    host: str,
+    port: int | None,
+    data: Path | None,
+    options: dict[str, str],
+    advertised_host: str | None,
+    insecure: bool,
+    metrics_port: int | None,
+    metrics_host: str,
+    log_format: LogFormat,
+    log_level: LogLevel,
+    as_json: bool,
+) -> None:
+    import asyncio
+    from dataclasses import replace
+
+    from sexton.broker import logs
+    from sexton.broker.home import Home, choose_ports, default_home
+    from sexton.broker.serve import MetricsAddress, serve
+
+    logs.configure(log_level.value, as_json=log_format is LogFormat.json)
+    home = Home((data or default_home()).absolute())
+    wanted = _wanted(options, home.number_of_brokers(brokers), host, advertised_host)
+    _keep_strangers_out(wanted, insecure, metrics_host if metrics_port is not None else None)
+    metrics = None if metrics_port is None else MetricsAddress(metrics_host, metrics_port)
+    home.take()
+    try:
+        ports = choose_ports(host, wanted.brokers, port, home.addresses())
+        announce = _announce_json if as_json else _announce
+        asyncio.run(serve(home, replace(wanted, ports=ports), metrics, announce))
+    finally:
+        home.leave()
+
+
+def read_options(config: Path | None, settings: list[str] | None) -> dict[str, str]:
+    """Broker options from a file, and those given one by one, which win."""
+    options = load_properties(config) if config else {}
+    for setting in settings or ():
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip():
+            hint = "as in --set num.partitions=6"
+            raise ConfigError(f"--set {setting}", "is not OPTION=VALUE", hint)
+        options[name.strip()] = value
+    return options
+
+
+def _wanted(
+    options: dict[str, str], brokers: int, host: str, advertised_host: str | None
+) -> ClusterConfig:
+    from sexton.broker.cluster import ClusterConfig
+    from sexton.broker.server_options import understand
+
+    defaults = {"default.replication.factor": str(min(brokers, 3)), **FOR_ONE_MACHINE}
+    base = ClusterConfig(brokers=brokers, host=host, advertised_host=advertised_host)
+    understood = understand(defaults | options, base)
+    for name in understood.without_effect:
+        logging.getLogger("sexton.cluster").warning(
+            "an option has no effect here", extra={"option": name}
+        )
+    return understood.config
+
+
+def _keep_strangers_out(wanted: ClusterConfig, insecure: bool, metrics_host: str | None) -> None:
+    from sexton.broker.exposure import refuse_exposure
+
+    known = wanted.listener.authenticates
+    refuse_exposure(wanted.host, authenticated=known, insecure=insecure, option="--host")
+    if metrics_host is not None:  # whoever asks for metrics is never asked who they are
+        refuse_exposure(
+            metrics_host, authenticated=False, insecure=insecure, option="--metrics-host"
+        )
+    if wanted.host in ("0.0.0.0", "::") and wanted.advertised_host is None:
+        why = "is no address that a client can be told"
+        hint = "name this machine with --advertised-host"
+        raise ConfigError(f"--host {wanted.host}", why, hint)
+
+
+# ── what is said when it is ready ──
+
+
+def _announce(ready: Ready) -> None:
+    cluster = ready.cluster
+    number = len(cluster.numbers)
+    plural = "broker" if number == 1 else "brokers"
+    policy = cluster.config.broker.log.compaction_policy
+    first = cluster.bootstrap_servers.split(",")[0]
+    lines = [
+        f"{number} {plural} ready in {ready.seconds:.2f} s, compaction is {policy}",
+        "",
+        f"  bootstrap servers  {cluster.bootstrap_servers}",
+        f"  data               {cluster.data}",
+    ]
+    if cluster.config.listener.protocol != "PLAINTEXT":
+        lines.append(f"  security.protocol  {cluster.config.listener.protocol}")
+    if ready.metrics is not None:
+        lines.append(f"  metrics            {ready.metrics}")
+    lines += [
+        "",
+        "  In another terminal:",
+        "    sexton cluster status",
+        "    sexton cluster offsets --watch",
+        f"    kafka-topics.sh --bootstrap-server {first} --list",
+        "",
+        "Ctrl-C stops it; topics and records stay.",
+    ]
+    typer.echo("\n".join(lines))
+
+
+def _announce_json(ready: Ready) -> None:
+    cluster = ready.cluster
+    host = cluster.config.advertised_host or cluster.config.host
+    _print_json(
+        {
+            "ok": True,
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "brokers": [
+                {"broker": number, "host": host, "port": cluster.listeners[number].port}
+                for number in cluster.numbers
+            ],
+            "security_protocol": cluster.config.listener.protocol,
+            "data": str(cluster.data),
+            "compaction_policy": cluster.config.broker.log.compaction_policy,
+            "metrics": ready.metrics,
+            "ready_seconds": round(ready.seconds, 3),
+            "error": None,
+        }
+    )
+
+
+def _print_json(fields: dict[str, object]) -> None:
+    typer.echo(json.dumps({"sexton": 1, "command": "up"} | fields))

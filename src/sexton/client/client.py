@@ -1,0 +1,127 @@
+"""All brokers of one cluster, each reached over one connection that is made when it is needed.
+
+`ask` goes to any broker, `broker(3)` to one of them. A broker's address is remembered after it has
+gone from the metadata: one that the controller has fenced can still be looked at, if it runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Self, TypeVar
+
+from sexton.base.errors import ConfigError, PeerError
+from sexton.base.partitions import TopicPartition
+from sexton.client.connection import ClientConfig, Connection, connect
+from sexton.client.replica import Replica
+from sexton.client.topology import BrokerAddress, PartitionPlace, Topology, topology_of
+from sexton.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from sexton.protocol.wire import Request, Response
+
+R = TypeVar("R", bound=Response)
+Address = tuple[str, int]
+
+_METADATA_VERSIONS = range(4, 1 << 15)  # before 4 asking for a topic creates it
+
+
+class Client:
+    def __init__(self, bootstrap_servers: str, config: ClientConfig | None = None) -> None:
+        self._bootstrap = addresses_in(bootstrap_servers)
+        self._config = config or ClientConfig()
+        self._known: dict[int, BrokerAddress] = {}
+        self._connections: dict[Address, Connection] = {}
+        self._locks: dict[Address, asyncio.Lock] = {}  # one attempt at a time for each address
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        await asyncio.sleep(0)  # the loop closes the sockets in its next turn
+
+    # ── asking ──
+
+    async def ask(self, request: Request[R], versions: range = range(1 << 15)) -> R:
+        """Asks any broker that answers."""
+        connection = await self.any_broker()
+        return await connection.ask(request, versions)
+
+    async def topology(self, topics: Iterable[str] | None = None) -> Topology:
+        """The brokers, and these topics or all."""
+        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+        found = topology_of(await self.ask(request, _METADATA_VERSIONS))
+        self._known.update(found.brokers)
+        return found
+
+    async def place(self, partition: TopicPartition) -> PartitionPlace:
+        """Who leads a partition now, and who follows."""
+        return (await self.topology([partition.topic])).place(partition)
+
+    def replica(self, partition: TopicPartition, node: int) -> Replica:
+        """One replica of a partition, read straight from its broker."""
+        return Replica(lambda: self.broker(node), partition, node)
+
+    async def replicas(self, partition: TopicPartition) -> list[Replica]:
+        """Every assigned replica; one whose broker is down says so when it is asked."""
+        place = await self.place(partition)
+        return [self.replica(partition, node) for node in place.replicas]
+
+    # ── connections ──
+
+    async def broker(self, node: int) -> Connection:
+        """A connection to one broker, by its number."""
+        if node not in self._known:
+            await self.topology([])
+        address = self._known.get(node)
+        if address is None:
+            up = ", ".join(map(str, sorted(self._known))) or "none"
+            raise PeerError(f"broker {node}", "is not in the cluster", f"brokers: {up}")
+        try:
+            return await self._connected((address.host, address.port))
+        except PeerError as error:
+            raise PeerError(f"broker {node} ({error.subject})", error.why) from error
+
+    async def any_broker(self) -> Connection:
+        """Any broker at all: one that is connected, a known one, or one of the first."""
+        for connection in self._connections.values():
+            if connection.is_open:
+                return connection
+        known = [(each.host, each.port) for each in self._known.values()]
+        failures = []
+        for address in dict.fromkeys([*self._bootstrap, *known]):
+            try:
+                return await self._connected(address)
+            except PeerError as error:
+                failures.append(error)
+        if len(failures) == 1:
+            raise failures[0]
+        tried = ", ".join(error.subject for error in failures)
+        raise PeerError(tried, "no broker can be reached", f"the first: {failures[0].why}")
+
+    async def _connected(self, address: Address) -> Connection:
+        async with self._locks.setdefault(address, asyncio.Lock()):
+            connection = self._connections.get(address)
+            if connection is None or not connection.is_open:
+                connection = await connect(*address, self._config)
+                self._connections[address] = connection
+            return connection
+
+
+def addresses_in(bootstrap_servers: str) -> list[Address]:
+    """`host:port,host:port`, as every Kafka client takes it; `[::1]:9092` is an IPv6 address."""
+    found: list[Address] = []
+    for part in filter(None, (part.strip() for part in bootstrap_servers.split(","))):
+        host, colon, port = part.rpartition(":")
+        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+            why = f"{part!r} is not an address"
+            raise ConfigError("bootstrap.servers", why, "write host:port, several with commas")
+        found.append((host.strip("[]"), int(port)))
+    if not found:
+        raise ConfigError("bootstrap.servers", "names no broker", "write host:port")
+    return found

@@ -1,0 +1,261 @@
+"""One connection to one broker: requests go out numbered, answers come back in the same order.
+
+    ask ──▶ [size, header 7, request] ──▶ broker
+    ask ──▶ [size, header 8, request] ──▶         several may be under way
+        ◀── [size, header 7, answer ] ◀──
+
+The first question is always what the broker speaks (ApiVersions); after that each request goes out
+in the highest version that both sides have and the caller accepts. A broker that does not answer in
+time costs the connection: whatever is behind the lost answer could not be told from it.
+
+Bytes are read into the frame that will be decoded, and records stay views of it: nothing is copied.
+TLS is the stream below (`ClientConfig.tls`); who must say a password does so in
+`ClientConfig.authenticate`, with the open connection in hand, before anybody else asks anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import struct
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from sexton import __version__
+from sexton.base.errors import PeerError, Refused
+from sexton.base.kafka_errors import KafkaError
+from sexton.protocol import registry
+from sexton.protocol.frames import correlation_id, decode_response, encode_request
+from sexton.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from sexton.protocol.wire import Request, Response
+
+R = TypeVar("R", bound=Response)
+
+_SIZE = struct.Struct(">i")
+_ERROR = struct.Struct(">h")
+_KNOWS_ALL = range(2**15)
+_LOWEST_ANSWER = 0  # the version in which a broker says that it lacks a version of ApiVersions
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """How to talk to brokers; Kafka's names for what Kafka's clients have, too."""
+
+    client_id: str = "sexton"
+    request_timeout_ms: int = 30_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    most_answer_bytes: int = 256 << 20  # a peer that announces more is no Kafka broker
+    tls: ssl.SSLContext | None = None
+    authenticate: Callable[[Connection], Awaitable[None]] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request that was sent, in the order of sending."""
+
+    correlation_id: int
+    name: str
+    response: type[Response]
+    version: int
+    future: asyncio.Future[Response]
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Made by `connect`."""
+
+    def __init__(self, peer: str, config: ClientConfig) -> None:
+        self.peer = peer
+        self.features: dict[str, int] = {}  # what the cluster has agreed on, such as group.version
+        self._config = config
+        self._versions: dict[int, range] = {}  # by API key, what the broker answers
+        self._waiting: deque[_Waiting] = deque()
+        self._sent = 0
+        self._transport: asyncio.Transport | None = None
+        self._lost: str | None = None
+        self._size = bytearray(_SIZE.size)
+        self._frame: bytearray | None = None  # None: its size is being read
+        self._filled = 0
+
+    # ── asking ──
+
+    async def ask(
+        self, request: Request[R], versions: range = _KNOWS_ALL, timeout_ms: int | None = None
+    ) -> R:
+        """The answer to a request, sent in the highest of these versions that the broker has."""
+        version = self.version_of(type(request), versions)
+        return await self._send(request, version, timeout_ms)
+
+    def version_of(self, request: type[Request[Any]], versions: range = _KNOWS_ALL) -> int:
+        """The version in which a request would go out; Refused if there is none."""
+        api = registry.find(request.API_KEY)
+        assert api is not None
+        offered = self._versions.get(api.key)
+        if offered is None:
+            why = f"{self.peer} does not have the API {api.name}"
+            raise Refused(KafkaError.UNSUPPORTED_VERSION, why)
+        common = min(api.stable[-1], offered[-1], versions[-1])
+        if common < max(api.stable[0], offered[0], versions[0]):
+            wanted = range(max(api.stable[0], versions[0]), min(api.stable[-1], versions[-1]) + 1)
+            why = f"{self.peer} has {api.name} {_spell(offered)}; {_spell(wanted)} is needed"
+            raise Refused(KafkaError.UNSUPPORTED_VERSION, why)
+        return common
+
+    async def _send(self, request: Request[R], version: int, timeout_ms: int | None) -> R:
+        if self._lost is not None:
+            raise PeerError(self.peer, self._lost)
+        assert self._transport is not None
+        api = registry.find(request.API_KEY)
+        assert api is not None
+        self._sent += 1
+        frame = encode_request(request, version, self._sent, self._config.client_id)
+        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(self._sent, api.name, api.response, version, future))
+        self._transport.write(frame)
+        patience_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            async with asyncio.timeout(patience_ms / 1000):
+                return cast("R", await future)
+        except TimeoutError:
+            why = f"did not answer {api.name} within {patience_ms} ms"
+            self._hang_up(why)
+            raise PeerError(self.peer, why) from None
+
+    async def negotiate(self) -> None:
+        """Learns what the broker speaks, and says who we are if it wants to know."""
+        version = registry.find(ApiVersionsRequest.API_KEY).stable[-1]  # type: ignore[union-attr]
+        answer = await self._ask_versions(version)
+        if answer.error_code == KafkaError.UNSUPPORTED_VERSION:
+            own = [k for k in answer.api_keys if k.api_key == ApiVersionsRequest.API_KEY]
+            version = min(version, own[0].max_version) if own else _LOWEST_ANSWER
+            answer = await self._ask_versions(version)
+        if answer.error_code != KafkaError.NONE:
+            raise PeerError(self.peer, f"answers ApiVersions with {error_name(answer.error_code)}")
+        self._versions = {
+            key.api_key: range(key.min_version, key.max_version + 1) for key in answer.api_keys
+        }
+        self.features = {each.name: each.max_version_level for each in answer.finalized_features}
+        if self._config.authenticate is not None:
+            await self._config.authenticate(self)
+
+    async def _ask_versions(self, version: int) -> ApiVersionsResponse:
+        request = ApiVersionsRequest(
+            client_software_name="sexton", client_software_version=__version__
+        )
+        timeout_ms = self._config.socket_connection_setup_timeout_ms
+        return await self._send(request, version, timeout_ms)
+
+    # ── bytes, from the event loop ──
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        del sizehint
+        return memoryview(self._size if self._frame is None else self._frame)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        if self._frame is None:
+            if self._filled < _SIZE.size:
+                return
+            size: int = _SIZE.unpack(self._size)[0]
+            if not _SIZE.size <= size <= self._config.most_answer_bytes:
+                self._hang_up(f"announces an answer of {size} bytes: this is no Kafka broker")
+                return
+            self._frame, self._filled = bytearray(size), 0
+        elif self._filled == len(self._frame):
+            frame, self._frame, self._filled = self._frame, None, 0
+            self._answered(frame)
+
+    def _answered(self, frame: bytearray) -> None:
+        number = correlation_id(frame)
+        if not self._waiting or self._waiting[0].correlation_id != number:
+            self._hang_up(f"answers a request with the number {number}, which nobody made")
+            return
+        waiting = self._waiting.popleft()
+        if waiting.future.done():
+            return  # whoever asked has given up
+        try:
+            _number, answer = decode_response(waiting.response, frame, _version_in(waiting, frame))
+        except PeerError as error:
+            waiting.future.set_exception(PeerError(self.peer, str(error)))
+            self._hang_up(str(error))
+        else:
+            waiting.future.set_result(answer)
+
+    # ── the end ──
+
+    @property
+    def is_open(self) -> bool:
+        return self._lost is None
+
+    def close(self) -> None:
+        self._hang_up("the connection was closed here")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._give_up("closed the connection" + (f": {exc}" if exc else ""))
+
+    def _hang_up(self, why: str) -> None:
+        self._give_up(why)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _give_up(self, why: str) -> None:
+        if self._lost is None:
+            self._lost = why
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            if not each.future.done():
+                each.future.set_exception(PeerError(self.peer, f"{why} (asked: {each.name})"))
+
+
+async def connect(host: str, port: int, config: ClientConfig) -> Connection:
+    """A connection to whoever listens there, once it has said what it speaks."""
+    peer = f"{host}:{port}"
+    loop = asyncio.get_running_loop()
+    patience_ms = config.socket_connection_setup_timeout_ms
+    try:
+        async with asyncio.timeout(patience_ms / 1000):
+            _transport, connection = await loop.create_connection(
+                lambda: Connection(peer, config), host, port, ssl=config.tls
+            )
+    except TimeoutError:
+        raise PeerError(peer, f"no connection within {patience_ms} ms") from None
+    except OSError as error:  # an unknown host, a closed port, a certificate that is not trusted
+        raise PeerError(peer, f"cannot be reached: {error.strerror or error}") from error
+    try:
+        await connection.negotiate()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code, or the number of one from a later Kafka."""
+    return KafkaError(code).name if code in set(KafkaError) else f"error {code}"
+
+
+def refused(code: int, why: str) -> Refused | PeerError:
+    """What to raise for an answer with this code."""
+    if code in set(KafkaError):
+        return Refused(KafkaError(code), why)
+    return PeerError(why, f"refused with error {code}, which we do not know")
+
+
+def _version_in(waiting: _Waiting, frame: bytearray) -> int:
+    """A broker without our version of ApiVersions says so in the first one (KIP-511)."""
+    if waiting.response is ApiVersionsResponse and len(frame) >= _SIZE.size + _ERROR.size:
+        (code,) = _ERROR.unpack_from(frame, _SIZE.size)
+        if code == KafkaError.UNSUPPORTED_VERSION:
+            return _LOWEST_ANSWER
+    return waiting.version
+
+
+def _spell(versions: range) -> str:
+    if len(versions) == 0:
+        return "no version that we have"
+    first, last = versions[0], versions[-1]
+    return f"v{first}" if first == last else f"v{first} to v{last}"

@@ -1,0 +1,119 @@
+"""Saying who we are to a broker: PLAIN and SCRAM (RFC 5802), the client's side.
+
+    SaslHandshake(mechanism) ──▶ SaslAuthenticate(token) ──▶ ... until nothing is left to say
+
+With SCRAM the password does not leave this process, and the broker proves in its last word that it
+knows it, too; one that does not is not the broker we were looking for. A broker chooses how often
+the password is hashed; more often than `MOST_ITERATIONS` it would only keep us busy.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections.abc import Generator
+from dataclasses import dataclass, field
+
+from sexton.base.errors import ConfigError, PeerError
+from sexton.client.connection import Connection, refused
+from sexton.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from sexton.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+PLAIN = "PLAIN"
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISMS = (PLAIN, *HASHES)
+LEAST_ITERATIONS, MOST_ITERATIONS = 4_096, 1 << 20
+_WITH_TOKENS_IN_REQUESTS = range(1, 1 << 15)  # of SaslHandshake; after v0 they come bare
+
+Exchange = Generator[bytes, bytes, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    mechanism: str
+    user: str
+    password: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if self.mechanism not in MECHANISMS:
+            hint = f"choose among {', '.join(MECHANISMS)}"
+            raise ConfigError("sasl.mechanism", f"{self.mechanism or 'none'} is not known", hint)
+
+    async def __call__(self, connection: Connection) -> None:
+        """What `ClientConfig.authenticate` wants."""
+        hello = SaslHandshakeRequest(self.mechanism)
+        chosen = await connection.ask(hello, _WITH_TOKENS_IN_REQUESTS)
+        if chosen.error_code:
+            offered = ", ".join(chosen.mechanisms) or "nothing"
+            why = f"{connection.peer} does not take {self.mechanism}, but {offered}"
+            raise refused(chosen.error_code, why)
+        tokens = self.tokens(connection.peer)
+        token = next(tokens)
+        while True:
+            answer = await connection.ask(SaslAuthenticateRequest(token))
+            if answer.error_code:
+                why = f"{connection.peer}: {answer.error_message or 'not let in'}"
+                raise refused(answer.error_code, why)
+            try:
+                token = tokens.send(answer.auth_bytes)
+            except StopIteration:
+                return
+
+    def tokens(self, peer: str) -> Exchange:
+        """What to say, word by word; send it what the broker answers."""
+        if self.mechanism == PLAIN:
+            return _plain(self.user, self.password)
+        return _scram(HASHES[self.mechanism], self.user, self.password, peer)
+
+
+def _plain(user: str, password: str) -> Exchange:
+    yield f"\0{user}\0{password}".encode()
+
+
+def _scram(name: str, user: str, password: str, peer: str) -> Exchange:
+    nonce = secrets.token_urlsafe(24)
+    first = f"n={_escaped(user)},r={nonce}"
+    challenge = (yield f"n,,{first}".encode()).decode(errors="replace")
+    salt, iterations, both = _challenge(challenge, nonce, peer)
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", name)
+    without_proof = f"c=biws,r={both}"  # biws is "n,," in base64
+    spoken = f"{first},{challenge},{without_proof}".encode()
+    signature = hmac.digest(hashlib.new(name, client_key).digest(), spoken, name)
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    last = yield f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", name), spoken, name)
+    fields = _fields(last.decode(errors="replace"))
+    if not hmac.compare_digest(_decoded(fields.get("v", ""), peer), expected):
+        why = fields.get("e") or "does not know the password that it asked for"
+        raise PeerError(peer, why, "is this the broker you meant?")
+
+
+def _challenge(text: str, nonce: str, peer: str) -> tuple[bytes, int, str]:
+    fields = _fields(text)
+    both, count = fields.get("r", ""), fields.get("i", "")
+    if not both.startswith(nonce) or len(both) == len(nonce):
+        raise PeerError(peer, "answers somebody else's login")
+    if not count.isdecimal() or not LEAST_ITERATIONS <= int(count) <= MOST_ITERATIONS:
+        why = f"wants the password hashed {count[:20] or 'an unknown number of'} times"
+        hint = f"{LEAST_ITERATIONS} to {MOST_ITERATIONS} times are possible"
+        raise PeerError(peer, why, hint)
+    return _decoded(fields.get("s", ""), peer), int(count), both
+
+
+def _fields(text: str) -> dict[str, str]:
+    return {part[:1]: part[2:] for part in text.split(",") if part[1:2] == "="}
+
+
+def _decoded(text: str, peer: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise PeerError(peer, "sends a login token that makes no sense") from None
+
+
+def _escaped(user: str) -> str:
+    return user.replace("=", "=3D").replace(",", "=2C")

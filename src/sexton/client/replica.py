@@ -1,0 +1,259 @@
+"""One replica's log, read straight from its broker, whoever leads.
+
+Every other client reads from the leader, so nobody sees what a follower holds until it leads. But a
+broker serves a consumer that asks it in so many words (KIP-392), if the request is
+
+    Fetch v11 or v12       up to v10 only leaders answer; from v13 on topics go by id, not name
+    replica id -1          a consumer; its answer ends at the replica's own high watermark,
+                           with read_committed at its own last stable offset
+    session epoch -1       no fetch session: every answer is whole
+
+and answers with its own batches, high watermark, last stable offset, log start and list of aborted
+transactions. That holds for a replica outside the ISR, too. Where the log ends, past the high
+watermark, is what ListOffsets says to replica id -2, Kafka's "debugging consumer".
+
+A log is read in chunks of whole batches, as they are on disk. The next chunk is asked for while the
+caller is still busy with this one, so two of them are in memory at any time, however long the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from sexton.base.errors import PeerError, Refused
+from sexton.base.kafka_errors import KafkaError
+from sexton.base.partitions import TopicPartition
+from sexton.client.connection import Connection, refused
+from sexton.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    ProducerState,
+    TopicRequest,
+)
+from sexton.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+)
+from sexton.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from sexton.records.few import FewRecord, few_records
+from sexton.records.layout import HEADER_BYTES, BatchHeader, header_fault
+
+CHUNK_BYTES = 4 << 20
+FROM_ANY_REPLICA = range(11, 13)
+_CONSUMER, _DEBUGGER = -1, -2
+_LATEST, _EARLIEST = -1, -2
+_MOST_PATIENCE_MS = 1_000  # with a broker that throttles
+
+
+class Isolation(IntEnum):
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RawBatch:
+    """One record batch as the broker has it."""
+
+    header: BatchHeader
+    data: memoryview  # the whole batch, header included
+
+    def records(self) -> Iterator[FewRecord]:
+        """One by one, for people; whoever has millions gives `Chunk.data` to `records.decode`."""
+        return few_records(self.data, f"batch at offset {self.header.base_offset}")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some whole batches of a replica, and what it said of itself when it sent them."""
+
+    data: memoryview  # batches one after the other; the first may begin below what was asked for
+    next_offset: int  # where the next chunk begins
+    log_start: int
+    high_watermark: int
+    last_stable: int
+    aborted: tuple[AbortedTransaction, ...]  # with records in here; empty without read_committed
+
+    def batches(self) -> Iterator[RawBatch]:
+        position = 0
+        while position < len(self.data):
+            header = BatchHeader.unpack(self.data, position)
+            yield RawBatch(header, self.data[position : position + header.size])
+            position += header.size
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOffsets:
+    """Where one replica stands, by its own account."""
+
+    node: int
+    log_start: int
+    last_stable: int
+    high_watermark: int
+    log_end: int  # as far as a broker tells; at least the high watermark
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    connected: Callable[[], Awaitable[Connection]]
+    partition: TopicPartition
+    node: int
+
+    # ── records ──
+
+    async def read(
+        self,
+        start: int | None = None,
+        *,
+        end: int | None = None,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> AsyncIterator[Chunk]:
+        """Every batch from `start` (or where the log begins) to `end` (or all that can be read).
+
+        The last chunk may be without batches: it says where the replica stood at the end.
+        """
+        offset = await self._list_offset(_EARLIEST) if start is None else start
+        asking = self._ask_ahead(offset, isolation, chunk_bytes)
+        try:
+            while True:
+                chunk = await asking
+                done = not chunk.data or (end is not None and chunk.next_offset >= end)
+                if not done:
+                    asking = self._ask_ahead(chunk.next_offset, isolation, chunk_bytes)
+                yield chunk
+                if done:
+                    return
+        finally:
+            asking.cancel()
+
+    def _ask_ahead(
+        self, offset: int, isolation: Isolation, chunk_bytes: int
+    ) -> asyncio.Task[Chunk]:
+        task = asyncio.create_task(self._chunk(offset, isolation, chunk_bytes))
+        # Whoever stops reading early does not want to hear what became of the next chunk.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
+
+    async def _chunk(self, offset: int, isolation: Isolation, chunk_bytes: int) -> Chunk:
+        waited_ms = 0
+        while True:
+            data, throttled_ms = await self._fetch(offset, isolation, chunk_bytes)
+            chunk = self._whole(data, offset)
+            if chunk.data or not throttled_ms or waited_ms > _MOST_PATIENCE_MS * 60:
+                return chunk
+            pause_ms = min(throttled_ms, _MOST_PATIENCE_MS)
+            waited_ms += pause_ms
+            await asyncio.sleep(pause_ms / 1000)
+
+    async def _fetch(
+        self, offset: int, isolation: Isolation, most_bytes: int
+    ) -> tuple[PartitionData, int]:
+        connection = await self.connected()
+        asked = FetchPartition(
+            self.partition.partition, fetch_offset=offset, partition_max_bytes=most_bytes
+        )
+        request = FetchRequest(
+            replica_id=_CONSUMER,
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=most_bytes,
+            isolation_level=isolation,
+            session_epoch=-1,
+            topics=[FetchTopic(self.partition.topic, partitions=[asked])],
+        )
+        response = await connection.ask(request, FROM_ANY_REPLICA)
+        if response.error_code:
+            raise refused(response.error_code, f"{self} from offset {offset}")
+        try:
+            data = response.responses[0].partitions[0]
+        except IndexError:
+            raise PeerError(connection.peer, f"a Fetch of {self} is answered without it") from None
+        if data.error_code:
+            raise refused(data.error_code, f"{self} from offset {offset}")
+        return data, response.throttle_time_ms
+
+    def _whole(self, data: PartitionData, offset: int) -> Chunk:
+        """What there is in whole batches: a broker may cut the last one."""
+        records = memoryview(data.records or b"")
+        position, after = 0, offset
+        while position + HEADER_BYTES <= len(records):
+            header = BatchHeader.unpack(records, position)
+            fault = header_fault(header)
+            if fault is not None:
+                raise PeerError(f"broker {self.node}", f"{self}, after offset {after}: {fault}")
+            if position + header.size > len(records):
+                break
+            position += header.size
+            after = max(after, header.next_offset)
+        return Chunk(
+            records[:position],
+            after,
+            data.log_start_offset,
+            data.high_watermark,
+            data.last_stable_offset,
+            tuple(data.aborted_transactions or ()),
+        )
+
+    # ── offsets and producers ──
+
+    async def offsets(self) -> ReplicaOffsets:
+        start, end = await self._list_offset(_EARLIEST), await self._list_offset(_LATEST)
+        try:
+            data, _throttled = await self._fetch(end, Isolation.READ_UNCOMMITTED, 1)
+        except Refused as error:
+            if error.error is not KafkaError.OFFSET_OUT_OF_RANGE:
+                raise
+            # The log was cut between the two questions; its start is still there.
+            data, _throttled = await self._fetch(start, Isolation.READ_UNCOMMITTED, 1)
+        return ReplicaOffsets(
+            self.node,
+            data.log_start_offset,
+            data.last_stable_offset,
+            data.high_watermark,
+            max(end, data.high_watermark),
+        )
+
+    async def _list_offset(self, timestamp: int) -> int:
+        connection = await self.connected()
+        asked = ListOffsetsPartition(self.partition.partition, timestamp=timestamp)
+        request = ListOffsetsRequest(
+            replica_id=_DEBUGGER, topics=[ListOffsetsTopic(self.partition.topic, [asked])]
+        )
+        response = await connection.ask(request)
+        try:
+            answer = response.topics[0].partitions[0]
+        except IndexError:
+            why = f"ListOffsets of {self} is answered without it"
+            raise PeerError(connection.peer, why) from None
+        if answer.error_code:
+            raise refused(answer.error_code, f"offsets of {self}")
+        return answer.offset
+
+    async def producers(self) -> list[ProducerState]:
+        """The producers that this replica remembers, and where their open transactions begin."""
+        connection = await self.connected()
+        asked = TopicRequest(self.partition.topic, [self.partition.partition])
+        response = await connection.ask(DescribeProducersRequest([asked]))
+        try:
+            answer = response.topics[0].partitions[0]
+        except IndexError:
+            why = f"DescribeProducers of {self} is answered without it"
+            raise PeerError(connection.peer, why) from None
+        if answer.error_code:
+            why = f"producers of {self}"
+            if answer.error_message:
+                why += f": {answer.error_message}"
+            raise refused(answer.error_code, why)
+        return sorted(answer.active_producers, key=lambda producer: producer.producer_id)
+
+    def __str__(self) -> str:
+        return f"{self.partition} on broker {self.node}"

@@ -1,0 +1,114 @@
+"""Kafka's client settings, as far as they say how to reach a cluster.
+
+    {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256", ...}  ──▶  ClientConfig
+
+The names are those of Kafka's own tools, which people have in a properties file, and those that
+librdkafka has in their place. A setting about anything else (batches, groups, metrics) is not about
+reaching a cluster, and is passed over; one about security that we do not understand is an error:
+to leave it out could mean to send a password in the clear.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sexton.base.errors import ConfigError
+from sexton.client.connection import ClientConfig
+from sexton.client.login import Login
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_SECURITY = ("security.", "ssl.", "sasl.", "enable.ssl.")
+_JAAS = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_UNDERSTOOD = {
+    "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password",
+    "sasl.jaas.config", "ssl.truststore.location", "ssl.truststore.type",
+    "ssl.truststore.certificates", "ssl.ca.location", "ssl.ca.pem", "ssl.keystore.location",
+    "ssl.keystore.type", "ssl.certificate.location", "ssl.key.location", "ssl.key.password",
+    "ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification",
+}  # fmt: skip
+
+
+def client_config(settings: Mapping[str, str], base: ClientConfig | None = None) -> ClientConfig:
+    """How to talk to the brokers that these settings are for."""
+    config = base or ClientConfig()
+    for name in settings:
+        if name.startswith(_SECURITY) and name not in _UNDERSTOOD:
+            raise ConfigError(name, "is not understood", f"known: {', '.join(sorted(_UNDERSTOOD))}")
+    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in _PROTOCOLS:
+        hint = f"choose among {', '.join(_PROTOCOLS)}"
+        raise ConfigError("security.protocol", f"is {protocol!r}", hint)
+    return replace(
+        config,
+        client_id=settings.get("client.id", config.client_id),
+        request_timeout_ms=_ms(settings, "request.timeout.ms", config.request_timeout_ms),
+        tls=_tls(settings) if protocol.endswith("SSL") else None,
+        authenticate=_login(settings) if protocol.startswith("SASL") else None,
+    )
+
+
+def _ms(settings: Mapping[str, str], name: str, default: int) -> int:
+    text = settings.get(name, str(default)).strip()
+    if not text.isdecimal() or int(text) == 0:
+        raise ConfigError(name, f"is {text!r}, a number of milliseconds is needed")
+    return int(text)
+
+
+# ── who we are ──
+
+
+def _login(settings: Mapping[str, str]) -> Login:
+    mechanism = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or ""
+    in_jaas = {
+        name: re.sub(r"\\(.)", r"\1", value)
+        for name, value in _JAAS.findall(settings.get("sasl.jaas.config", ""))
+    }
+    user = settings.get("sasl.username", in_jaas.get("username"))
+    password = settings.get("sasl.password", in_jaas.get("password"))
+    login = Login(mechanism.strip().upper(), user or "", password or "")
+    if not user or password is None:
+        hint = 'as in -X sasl.username=alice, or sasl.jaas.config=... username="alice" password=...'
+        raise ConfigError("sasl.username, sasl.password", "are not both given", hint)
+    return login
+
+
+# ── who they are ──
+
+
+def _tls(settings: Mapping[str, str]) -> ssl.SSLContext:
+    for name in ("ssl.truststore.type", "ssl.keystore.type"):
+        kind = settings.get(name, "PEM")
+        if kind.upper() != "PEM":
+            hint = "convert it: openssl pkcs12 -in store.p12 -out store.pem -nodes"
+            raise ConfigError(name, f"{kind} cannot be read, only PEM", hint)
+    place = settings.get("ssl.truststore.location") or settings.get("ssl.ca.location")
+    text = settings.get("ssl.truststore.certificates") or settings.get("ssl.ca.pem")
+    try:
+        context = ssl.create_default_context(cafile=place or None, cadata=text or None)
+    except (OSError, ValueError) as error:
+        why = f"cannot be used: {getattr(error, 'strerror', None) or error}"
+        raise ConfigError(place or "ssl.truststore.certificates", why) from None
+    if settings.get("ssl.endpoint.identification.algorithm", "https").lower() in ("", "none"):
+        context.check_hostname = False
+    if settings.get("enable.ssl.certificate.verification", "true").lower() == "false":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    _own_certificate(context, settings)
+    return context
+
+
+def _own_certificate(context: ssl.SSLContext, settings: Mapping[str, str]) -> None:
+    own = settings.get("ssl.keystore.location") or settings.get("ssl.certificate.location")
+    if not own:
+        return
+    password = settings.get("ssl.key.password", "")
+    try:
+        # Without a password OpenSSL would ask for one at the terminal.
+        context.load_cert_chain(own, settings.get("ssl.key.location"), lambda: password)
+    except (OSError, ValueError) as error:
+        why = f"cannot be used: {getattr(error, 'strerror', None) or error}"
+        hint = "it holds a private key and the certificates that belong to it, in PEM"
+        raise ConfigError(own, why, hint) from None

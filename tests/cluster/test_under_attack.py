@@ -1,0 +1,143 @@
+"""A cluster that is attacked on every port, and clients who are not to notice."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import confluent_kafka
+
+from sexton.protocol import encode_request
+from sexton.protocol.messages.api_versions import ApiVersionsRequest
+from sexton.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from sexton.protocol.messages.metadata import MetadataRequest
+from sexton.protocol.messages.produce import ProduceRequest
+from sexton.testing.embedded import EmbeddedCluster
+from sexton.testing.waiting import until
+from tests.kafka_messages import mangled
+
+RECORDS = 20_000
+MIB = 1 << 20
+
+Attack = Callable[[socket.socket, Random], None]
+
+
+def garbage(peer: socket.socket, random: Random) -> None:
+    peer.sendall(random.randbytes(random.randrange(1, 5_000)))
+
+
+def mangled_requests(peer: socket.socket, random: Random) -> None:
+    for number in range(20):
+        payload = encode_request(MetadataRequest(None), 9, number, "x")[4:]
+        payload = mangled(random, payload)
+        peer.sendall(struct.pack(">i", len(payload)) + payload)
+
+
+def announce(peer: socket.socket, random: Random) -> None:
+    peer.sendall(struct.pack(">ihhi", 100 * MIB, ProduceRequest.API_KEY, 9, 1))
+    peer.sendall(random.randbytes(random.randrange(200_000)))
+
+
+def never_read(peer: socket.socket, _random: Random) -> None:
+    topic = FetchTopic("t", partitions=[FetchPartition(0, partition_max_bytes=MIB)])
+    fetch = FetchRequest(max_wait_ms=2**31 - 1, min_bytes=1, max_bytes=MIB, topics=[topic])
+    with contextlib.suppress(BlockingIOError):
+        peer.setblocking(False)
+        for number in range(1000):
+            peer.send(encode_request(fetch, 11, number, "x"))
+
+
+def fetch_and_go(peer: socket.socket, _random: Random) -> None:
+    """Requests that nobody waits for any more when they could be answered."""
+    topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=0)])
+    fetch = FetchRequest(max_wait_ms=2**31 - 1, min_bytes=2**31 - 1, topics=[topic])
+    peer.sendall(encode_request(fetch, 11, 1, "x") * 50)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def half_open(_peer: socket.socket, _random: Random) -> None:
+    pass
+
+
+def flood(peer: socket.socket, _random: Random) -> None:
+    peer.sendall(encode_request(ApiVersionsRequest("x", "1"), 4, 1, "x") * 500)
+
+
+ATTACKS: list[Attack] = [
+    garbage, mangled_requests, announce, never_read, fetch_and_go, half_open, flood,
+]  # fmt: skip
+
+
+def attack(ports: list[int], seed: int, over: threading.Event, done: list[int]) -> None:
+    random = Random(seed)
+    held: list[socket.socket] = []
+    while not over.is_set():
+        peer = socket.socket()
+        peer.settimeout(0.5)
+        held.append(peer)
+        with contextlib.suppress(OSError):
+            peer.connect(("127.0.0.1", random.choice(ports)))
+            random.choice(ATTACKS)(peer, random)
+            done.append(1)
+        if len(held) > 50:
+            held.pop(random.randrange(len(held))).close()
+    for peer in held:
+        peer.close()
+
+
+def test_clients_of_a_cluster_under_attack_notice_nothing() -> None:
+    with EmbeddedCluster(3, options={"connections.setup.max.ms": 2_000}) as cluster:
+        cluster.create_topic("t", 3)
+        over, done = threading.Event(), list[int]()
+        ports = [int(cluster.address_of(node).rpartition(":")[2]) for node in cluster.node_ids]
+        attackers = [
+            threading.Thread(target=attack, args=(ports, seed, over, done)) for seed in range(3)
+        ]
+        for each in attackers:
+            each.start()
+        errors: list[Any] = []
+        try:
+            config: dict[str, Any] = {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "error_cb": errors.append,
+                "log_level": 0,
+            }
+            _produce(config)
+            found = _consume(config)
+        finally:
+            over.set()
+            for each in attackers:
+                each.join()
+        assert sorted(found) == [b"%d" % number for number in sorted(range(RECORDS), key=str)]
+        assert errors == []
+        assert len(done) > 50
+        listeners = cluster._running_cluster.listeners.values()
+        until(lambda: all(each.held_bytes == 0 for each in listeners), "memory to come back")
+        until(lambda: all(each.connection_count == 0 for each in listeners), "all to be gone")
+
+
+def _produce(config: dict[str, Any]) -> None:
+    producer = confluent_kafka.Producer(config | {"acks": "all", "enable.idempotence": True})
+    for number in range(RECORDS):
+        producer.produce("t", b"%d" % number)
+        if number % 1000 == 0:
+            producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def _consume(config: dict[str, Any]) -> list[bytes]:
+    group = {"group.id": "g", "auto.offset.reset": "earliest"}
+    consumer = confluent_kafka.Consumer(config | group)
+    consumer.subscribe(["t"])
+    found: list[bytes] = []
+    while len(found) < RECORDS:
+        messages = consumer.consume(1000, 30)
+        assert messages, f"nothing came after {len(found)}"
+        found += [value for message in messages if (value := message.value()) is not None]
+    consumer.close()
+    return found

@@ -1,0 +1,268 @@
+"""`sexton cluster ...` against real brokers that run in a thread of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sexton.base.errors import ConfigError
+from sexton.broker.cluster import ClusterConfig, LocalCluster
+from sexton.broker.control_server import ControlServer
+from sexton.broker.home import Home
+from sexton.broker.options import with_options
+from sexton.broker.steward import Steward
+from sexton.cli.live import Memory, View, watch
+from sexton.report.tables import Column, number
+from tests.conftest import RunSexton
+
+QUICK = {
+    "broker.session.timeout.ms": 2_000,
+    "broker.heartbeat.interval.ms": 150,
+    "replica.fetch.backoff.ms": 20,
+    "request.timeout.ms": 1_000,
+}
+
+
+@contextmanager
+def running(data: Path) -> Iterator[str]:
+    """What `sexton up` runs, without the process around it; gives the bootstrap servers."""
+    up, down = threading.Event(), threading.Event()
+    bootstrap: list[str] = []
+
+    async def run() -> None:
+        home = Home(data)
+        home.take()
+        cluster = LocalCluster(data, with_options(ClusterConfig(brokers=3), QUICK))
+        control = ControlServer(data, Steward(cluster).handle)
+        cluster.start()
+        await control.start()
+        await cluster.ready()
+        bootstrap.append(cluster.bootstrap_servers)
+        up.set()
+        await asyncio.to_thread(down.wait)
+        await control.stop()
+        cluster.stop()
+        home.leave()
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    try:
+        assert up.wait(20)
+        yield bootstrap[0]
+    finally:
+        down.set()
+        thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cluster")
+
+
+@pytest.fixture(scope="module")
+def bootstrap(data: Path) -> Iterator[str]:
+    with running(data) as servers:
+        yield servers
+
+
+@pytest.fixture
+def orders(run_sexton: RunSexton, data: Path, bootstrap: str) -> Iterator[str]:
+    """A compacted topic with two partitions and three replicas."""
+    sizes = ("--partitions", 2, "--replication-factor", 3, "--config", "cleanup.policy=compact")
+    made = run_sexton("cluster", "topics", "orders", "--create", *sizes, "--data", data)
+    assert made.code == 0, made.stderr
+    yield "orders"
+    gone = run_sexton("cluster", "topics", "orders", "--delete", "--data", data)
+    assert gone.code == 0, gone.stderr
+
+
+def test_status_is_the_same_over_both_ways(
+    run_sexton: RunSexton, data: Path, bootstrap: str, orders: str
+) -> None:
+    own = run_sexton("cluster", "status", "--data", data, "--format", "json").json
+    other = run_sexton("cluster", "status", "-b", bootstrap, "--format", "json").json
+    for key in ("broker", "host", "port", "state", "active", "leaders", "in_sync", "replicas"):
+        assert [b[key] for b in own["brokers"]] == [b[key] for b in other["brokers"]], key
+    for key in ("topics", "partitions", "under_replicated", "leaderless", "cluster_id"):
+        assert own["summary"][key] == other["summary"][key], key
+    assert own["summary"]["bootstrap_servers"] == bootstrap
+
+
+def test_offsets_are_the_same_over_both_ways(
+    run_sexton: RunSexton, data: Path, bootstrap: str, orders: str
+) -> None:
+    own = run_sexton("cluster", "offsets", "--data", data, "--format", "json").json
+    other = run_sexton("cluster", "offsets", "-b", bootstrap, "--format", "json").json
+    assert own["replicas"] == other["replicas"]
+    assert len(own["replicas"]) == 6
+    assert {row["mtro"] for row in own["replicas"]} == {0}
+    assert sorted(row["role"] for row in own["replicas"]) == ["follower"] * 4 + ["leader"] * 2
+
+
+def test_topics_are_listed_and_shown(run_sexton: RunSexton, data: Path, orders: str) -> None:
+    listed = run_sexton("cluster", "topics", "--data", data, "--format", "tsv")
+    assert listed.stdout == "orders\t2\t3\t0\t0\tfalse\n"
+    shown = run_sexton("cluster", "topics", "orders", "--data", data, "--format", "json").json
+    assert [row["partition"] for row in shown["partitions"]] == [0, 1]
+    assert all(sorted(row["isr"].split(",")) == ["1", "2", "3"] for row in shown["partitions"])
+
+
+def test_a_topic_that_cannot_be_made_says_why(
+    run_sexton: RunSexton, data: Path, orders: str
+) -> None:
+    again = run_sexton("cluster", "topics", "orders", "--create", "--data", data)
+    assert again.code == 1
+    assert "TOPIC_ALREADY_EXISTS" in again.stderr
+    bad = run_sexton(
+        "cluster", "topics", "new", "--create", "--config", "cleanup.policy=shred", "--data", data
+    )
+    assert bad.code == 1
+    assert "INVALID_CONFIG" in bad.stderr
+
+
+def test_a_leader_is_chosen(run_sexton: RunSexton, data: Path, orders: str) -> None:
+    for leader in (3, 1, 2):
+        answer = run_sexton(
+            "cluster", "elect", "orders-0", "--leader", leader, "--data", data, "--format", "json"
+        )
+        assert answer.code == 0, answer.stderr
+        assert answer.json["partitions"] == [{"topic": "orders", "partition": 0, "leader": leader}]
+
+
+def test_an_election_that_cannot_be_held_is_named(
+    run_sexton: RunSexton, data: Path, bootstrap: str
+) -> None:
+    answer = run_sexton("cluster", "elect", "nope-0", "--data", data)
+    assert answer.code == 3
+    assert "incomplete: nope-0: UNKNOWN_TOPIC_OR_PARTITION" in answer.stderr
+
+
+def test_replicas_are_moved_and_back(run_sexton: RunSexton, data: Path, orders: str) -> None:
+    for replicas in ("2,3", "1,2,3"):
+        answer = run_sexton("cluster", "reassign", f"orders-1={replicas}", "--data", data)
+        assert answer.code == 0, answer.stderr
+        shown = run_sexton("cluster", "topics", "orders", "--data", data, "--format", "json").json
+        assert shown["partitions"][1]["replicas"] == replicas
+    under_way = run_sexton("cluster", "reassign", "--data", data, "--format", "json").json
+    assert under_way["partitions"] == []
+
+
+def test_a_broker_is_killed_and_restarted(run_sexton: RunSexton, data: Path, orders: str) -> None:
+    def state() -> dict[int, str]:
+        answer = run_sexton("cluster", "status", "--data", data, "--format", "json").json
+        return {row["broker"]: row["state"] for row in answer["brokers"]}
+
+    assert run_sexton("cluster", "kill", 2, "--data", data).code == 0
+    assert state() == {1: "up", 2: "down", 3: "up"}
+    restarted = run_sexton("cluster", "restart", 2, "--data", data, "--format", "jsonl")
+    assert restarted.json_lines[0] == {"type": "broker", "broker": 2, "state": "up"}
+    assert state() == {1: "up", 2: "up", 3: "up"}
+
+
+@pytest.mark.parametrize(
+    ("begin", "state", "end"), [("pause", "paused", "resume"), ("isolate", "isolated", "heal")]
+)
+def test_a_broker_is_troubled_and_left_in_peace(
+    run_sexton: RunSexton, data: Path, bootstrap: str, begin: str, state: str, end: str
+) -> None:
+    begun = run_sexton("cluster", begin, 3, "--data", data, "--format", "tsv")
+    assert begun.stdout == f"3\t{state}\n"
+    assert run_sexton("cluster", end, 3, "--data", data, "--format", "tsv").stdout == "3\tup\n"
+
+
+def test_everything_is_cleaned_now(run_sexton: RunSexton, data: Path, orders: str) -> None:
+    answer = run_sexton("cluster", "clean", "orders", "--data", data, "--format", "json")
+    assert answer.code == 0, answer.stderr
+    assert answer.json["passes"] == []  # there is nothing in it yet
+
+
+def test_where_no_cluster_runs_one_is_told_how_to_start_it(
+    run_sexton: RunSexton, tmp_path: Path
+) -> None:
+    for words in (("status",), ("offsets",), ("topics",), ("kill", "1"), ("elect", "--all")):
+        answer = run_sexton("cluster", *words, "--data", tmp_path, "--format", "json")
+        assert answer.code == 2
+        assert answer.json["error"]["why"] == "no cluster runs there"
+        assert "sexton up" in answer.json["error"]["hint"]
+
+
+def test_a_cluster_that_cannot_be_reached_is_named(run_sexton: RunSexton) -> None:
+    answer = run_sexton("cluster", "topics", "-b", "127.0.0.1:1")
+    assert answer.code == 1
+    assert "127.0.0.1:1" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("kill",),
+        ("kill", "two"),
+        ("kill", "0"),
+        ("kill", "9"),
+        ("offsets", "nope"),
+        ("topics", "--create"),
+        ("topics", "--delete"),
+        ("topics", "a", "--create", "--delete"),
+        ("topics", "--partitions", "3"),
+        ("topics", "a", "--create", "--config", "nonsense"),
+        ("elect",),
+        ("elect", "orders"),
+        ("elect", "orders-0", "--all"),
+        ("elect", "--all", "--leader", "1"),
+        ("reassign", "orders-0"),
+        ("reassign", "orders-0=one"),
+        ("reassign", "--cancel"),
+        ("status", "--watch"),  # without a terminal
+        ("status", "-b", "nowhere"),
+        ("status", "-b", "a:1", "--data", "here"),
+    ],
+)
+def test_what_cannot_be_asked_exits_with_2(
+    run_sexton: RunSexton,
+    data: Path,
+    bootstrap: str,
+    words: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SEXTON_DATA", str(data))
+    answer = run_sexton("cluster", *words)
+    assert answer.stderr.startswith("error: "), answer
+    assert answer.code == (1 if words == ("kill", "9") else 2)
+
+
+def test_an_answer_is_one_object_also_when_it_fails(
+    run_sexton: RunSexton, data: Path, bootstrap: str
+) -> None:
+    answer = run_sexton("cluster", "kill", 9, "--data", data, "--format", "json")
+    assert answer.json["error"]["why"] == "is not in this cluster"
+    assert answer.json["ok"] is False
+    json.dumps(answer.json)
+
+
+# ── watching ──
+
+
+def test_what_moved_is_bright_for_a_moment() -> None:
+    columns = (Column("topic"), number("mcco"))
+    memory = Memory()
+
+    def style(mcco: int, now: float) -> str:
+        view = View("replicas", columns, [("orders", mcco)], keys=1)
+        table = memory.table(view, now, 20).renderables[-1]  # type: ignore[union-attr]
+        return str(next(iter(table.columns[1].cells)).style)
+
+    assert style(4, 0.0) == ""
+    assert style(9, 0.5) == "bold green"
+    assert style(9, 1.5) == "bold green"
+    assert style(9, 9.0) == ""
+
+
+def test_watching_needs_a_terminal() -> None:
+    with pytest.raises(ConfigError, match="needs a terminal"):
+        watch(lambda: View("", (), (), 0), 1)
