@@ -216,7 +216,8 @@ class LocalCluster:
         host.on_halt = lambda _error: self.listeners[number].close()
 
     def _hosting(self, number: int, make: Callable[[int, int], Any]) -> Host:
-        host = Host(number, make, self.switchboard.ask, self.clock, self._jobs)
+        board = self.switchboard
+        host = Host(number, make, board.ask, board.deliver, self.clock, self._jobs)
         self.switchboard.hosts[number] = host
         return host
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 
 
+@cache
 def have_kernels() -> None:
     """Returns when everything that cleaning needs is compiled; call it from a thread."""
     import sexton.log.cleaner  # noqa: F401  with the modules of its kernels

@@ -6,7 +6,9 @@
 
 Kafka takes up the next request of a connection when the last one is answered. Here they are handed
 on at once, so that a producer's pipelined batches replicate together; the protocol only wants their
-answers in order, and what a client sends in order is still handled in order.
+answers in order, and what a client sends in order is still handled in order. Only a Fetch holds up
+what is behind it, as everything does in Kafka: it may wait for long, and one connection shall not
+have a hundred of them waiting. And nobody has more than a few requests handled in a row.
 
 Whatever comes from outside can be wrong. A frame that is too large or cannot be decoded costs its
 sender the connection and nobody else anything. Memory is bounded: what is read lands in a buffer
@@ -51,6 +53,7 @@ _KEY = struct.Struct(">h")
 _SMALL = 64 << 10  # frames up to this size pass through the shared buffer
 _MOST_AT_ONCE = 1 << 20  # what a frame is given in advance, on a connection that has had such
 _CROWDED_S = 0.001
+_MOST_IN_A_ROW = 16  # requests of one connection, then others have their turn
 _NOTHING = memoryview(b"")
 
 
@@ -63,7 +66,7 @@ class Limits:
     # empty topics takes fifty times its bytes, and half a second for these.
     other_request_max_bytes: int = 2 << 20
     sasl_server_max_receive_size: int = 512 << 10  # of whoever has not said yet who they are
-    requests_under_way: int = 100
+    requests_under_way: int = 32
     request_bytes_under_way: int = 64 << 20
     answer_bytes_waiting: int = 32 << 20
     fetch_max_bytes: int = 55 << 20
@@ -102,6 +105,8 @@ class Slot:
 
     def answer(self, response: object) -> None:
         """Never raises: whoever answers has others to answer, too."""
+        if not self.connection.is_open:
+            self.connection.forget(self)
         if self.parts is not None or not self.connection.is_open:
             return
         try:
@@ -122,6 +127,7 @@ class Slot:
 
     def fail(self) -> None:
         self.connection.close()
+        self.connection.forget(self)
 
 
 @dataclass(slots=True, eq=False)
@@ -171,7 +177,8 @@ class Connection:
         self._ready_bytes = 0  # of answers whose turn it is not yet
         self._waited_bytes = 0  # what had not left when somebody looked
         self._working = False
-        self._crowded = False  # it waits because everybody does
+        self._waits = False  # for its turn
+        self._fetch: Slot | None = None  # that is under way
         self._held = False  # by the broker: it is paused
         self._finishing = False  # it goes when it has taken its last answer
 
@@ -215,6 +222,17 @@ class Connection:
         self.held_bytes = 0
         self._ended(self)
 
+    @property
+    def leaves_a_fetch(self) -> bool:
+        """Whether the broker still has something to do for it, although it is closed."""
+        return self._fetch is not None
+
+    def forget(self, slot: Slot) -> None:
+        """It is closed, and what it had asked for is over."""
+        if self._fetch is slot:
+            self._fetch = None
+            self._ended(self)
+
     def hold(self, held: bool) -> None:
         """The broker does nothing for now: leave what comes in the kernel's buffers."""
         self._held = held
@@ -250,12 +268,14 @@ class Connection:
         if self._working:
             return  # an answer that came at once: whoever is at it goes on
         self._working = True
+        turn = _MOST_IN_A_ROW
         try:
-            while self._stream is not None and not self._is_full():
+            while self._stream is not None and turn and not self._is_full() and not self._fetch:
                 payload = self._next_payload()
                 if payload is None:
                     break
                 self._take(payload)
+                turn -= 1
         except Exception:
             log.exception("a request of %s failed: the connection is closed", self.peer)
             self.close()
@@ -264,9 +284,9 @@ class Connection:
         if self._data is self._shared.scratch:  # others read into it, too
             self._data = memoryview(bytes(self._data[self._start : self._end]))
             self._start, self._end = 0, len(self._data)
-        self._settle()
+        self._settle(waits=not turn)
 
-    def _settle(self) -> None:
+    def _settle(self, waits: bool = False) -> None:
         """Reads on, or not; and counts what it holds."""
         stream = self._stream
         if stream is None:
@@ -274,11 +294,14 @@ class Connection:
         if self._finishing and not self._slots and not stream.waiting_bytes:
             self.close()
             return
-        if self._is_full():
+        # While a Fetch waits it reads a little on, to notice if nobody is there any more.
+        has_enough = self._fetch is not None and (self._large or self._end > _SMALL // 2)
+        waits = waits or self._waits
+        if waits or has_enough or self._is_full():
             stream.pause()
-            if self._shared.crowded() and not self._crowded:
-                self._crowded = True
-                asyncio.get_running_loop().call_later(_CROWDED_S, self._try_again)
+            if not self._waits and (waits or self._shared.crowded()):
+                self._waits = True
+                asyncio.get_running_loop().call_later(0 if waits else _CROWDED_S, self._try_again)
         else:
             stream.resume()
         held = self._under_way_bytes + self._ready_bytes + stream.waiting_bytes + self._end
@@ -288,7 +311,7 @@ class Connection:
         self._shared.change(change)
 
     def _try_again(self) -> None:
-        self._crowded = False
+        self._waits = False
         self._take_frames()
 
     def _next_payload(self) -> Buffer | None:
@@ -379,6 +402,8 @@ class Connection:
             gate.handle(slot, request)
         else:
             self.settled = gate is None
+            if isinstance(request, FetchRequest):
+                self._fetch = slot
             self._deliver(Asked(slot, request, version))
 
     def _is_consumers(self, request: FetchRequest) -> bool:
@@ -440,6 +465,8 @@ class Connection:
     def ready(self, slot: Slot) -> None:
         """Sends the answers whose turn it is."""
         slots, parts = self._slots, list[Buffer]()
+        if self._fetch is slot:
+            self._fetch = None
         self._ready_bytes += slot.answer_bytes
         while slots and slots[0].parts is not None:
             first = slots.popleft()
@@ -448,7 +475,7 @@ class Connection:
             parts += first.parts or ()
         if self._stream is None:
             return
-        if parts:
+        if parts or slot.kind == "FetchRequest":
             self.traffic.bytes_out += sum(map(len, parts))
             self.active = time.monotonic()
             self._stream.send(parts)

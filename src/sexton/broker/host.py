@@ -29,7 +29,9 @@ log = logging.getLogger("sexton.broker")
 class Node(Protocol):
     def start(self) -> list[Effect]: ...
 
-    def handle(self, event: Event, now_ms: int, clock_ms: int) -> list[Effect]: ...
+    def hear(self, event: Event, now_ms: int, clock_ms: int) -> None: ...
+
+    def settle(self) -> list[Effect]: ...
 
     def close(self, now_ms: int) -> None: ...
 
@@ -44,6 +46,7 @@ class Answers(Protocol):
 
 
 AskPeer = Callable[["Host", Ask], None]
+Deliver = Callable[["Host", Event], None]  # in its turn
 MakeNode = Callable[[int, int], Node]  # given the time of day and the clock
 
 
@@ -66,6 +69,7 @@ class Host:
         node_id: NodeId,
         make: MakeNode,
         ask_peer: AskPeer,
+        deliver: Deliver,
         clock: Clock,
         jobs: Executor,
     ) -> None:
@@ -76,6 +80,7 @@ class Host:
         self.on_halt: Callable[[BaseException], None] = lambda _error: None
         self._make = make
         self._ask_peer = ask_peer
+        self._deliver = deliver
         self._clock = clock
         self._jobs = jobs
         self._backlog: list[Event] = []
@@ -113,24 +118,35 @@ class Host:
         self.paused = False
         backlog, self._backlog = self._backlog, []
         for event in backlog:
-            self.handle(event)
+            self._deliver(self, event)
 
     # ── events and effects ──
 
-    def handle(self, event: Event) -> None:
-        node = self.node
-        if node is None:
-            _turn_away(event)
-            return
+    def handle_all(self, events: list[Event]) -> None:
+        """In their order; then whatever they call for is done."""
         if self.paused:
-            self._backlog.append(event)
+            self._backlog += events
             return
+        now_ms, clock_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+        for event in events:
+            node = self.node
+            if node is None:
+                _turn_away(event)
+                continue
+            try:
+                node.hear(event, now_ms, clock_ms)
+            except Exception as error:  # noqa: BLE001  one request must not end the others
+                self._failed(event, error)
+        if self.node is not None:
+            self._settle(self.node)
+
+    def _settle(self, node: Node) -> None:
         try:
-            effects = node.handle(event, self._clock.now_ms(), self._clock.monotonic_ms())
-        except Exception as error:  # noqa: BLE001  one request must not end the others
-            self._failed(event, error)
-            return
-        self._carry_out(effects)
+            effects = node.settle()
+        except Exception as error:  # noqa: BLE001
+            self._failed(Woken(), error)
+        else:
+            self._carry_out(effects)
 
     def _failed(self, event: Event, error: Exception) -> None:
         """A disk that does not keep what must be kept ends the broker, as it does Kafka's."""
@@ -158,14 +174,14 @@ class Host:
     def _wake_at(self, clock_ms: int) -> None:
         assert self._loop is not None
         if self._alarm is not None:
-            self._alarm.cancel()  # a node asks for an earlier time than before, or after it came
+            self._alarm.cancel()  # a node asks again only for an earlier time, or after it came
         delay = max(clock_ms - self._clock.monotonic_ms(), 0) / 1000
         self._alarm = self._loop.call_later(delay, self._wake, self.life)
 
     def _wake(self, life: int) -> None:
         if self.life == life:
             self._alarm = None
-            self.handle(Woken())
+            self._deliver(self, Woken())
 
     def _run(self, token: int, job: Callable[[], object]) -> None:
         loop, life = self._loop, self.life
@@ -173,7 +189,7 @@ class Host:
 
         def done(result: object) -> None:
             if self.life == life:
-                self.handle(Ran(token, result))
+                self._deliver(self, Ran(token, result))
 
         def work() -> None:
             try:

@@ -68,6 +68,7 @@ class Listener:
         self._listening: socket.socket | None = None
         self._connections: dict[Connection, str] = {}
         self._per_address: dict[str, int] = {}
+        self._leaving: dict[Connection, str] = {}  # closed, and their last Fetch still waits
         self._attempts = Attempts(config.connection_failed_authentication_delay_ms / 1000)
         self._complaints = Complaints(log)
         self._timer: asyncio.TimerHandle | None = None
@@ -119,6 +120,8 @@ class Listener:
             self._listening = None
         for connection in list(self._connections):
             connection.close()
+        for connection in list(self._leaving):  # nobody answers any more
+            self._gone(self._leaving.pop(connection))
 
     def release(self) -> None:
         """Gives the port back."""
@@ -205,10 +208,17 @@ class Listener:
 
     def _ended(self, connection: Connection) -> None:
         address = self._connections.pop(connection, None)
+        if address is not None and connection.leaves_a_fetch:
+            self._leaving[connection] = address  # it keeps its place, or there would be no limit
+            return
+        address = address or self._leaving.pop(connection, None)
         if address is not None:
-            self._per_address[address] -= 1
-            if not self._per_address[address]:
-                del self._per_address[address]
+            self._gone(address)
+
+    def _gone(self, address: str) -> None:
+        self._per_address[address] -= 1
+        if not self._per_address[address]:
+            del self._per_address[address]
 
     # ── who has to go ──
 

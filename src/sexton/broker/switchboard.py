@@ -3,11 +3,13 @@
     host ──ask──▶ queue ──▶ host ──answer──▶ queue ──▶ host
 
 Nothing is encoded and no socket is in between, which is what makes three replicas in one process
-cheap. A link between two nodes can be cut: what is under way on it is lost, both ways, and the
-asker hears nothing until its time is up. A node that is down refuses at once, as a closed port
-does.
+cheap. A link between two nodes can be cut: what is sent over it waits until it is mended, as TCP
+would send it again, or until the asker has given up. A node that is down refuses at once, as a
+closed port does.
 
-Messages wait in one queue, so that no node is entered a second time while it handles an event.
+Messages wait in one queue, so that no node is entered a second time while it handles an event, and
+a node is told at once of everything that waits for it: what several clients have written goes to a
+follower in one answer.
 """
 
 from __future__ import annotations
@@ -22,26 +24,32 @@ from sexton.node.outside import LATEST, Answered, Ask, Asked, Event, NodeId
 REFUSED_S = 0.002
 MOST_AT_ONCE = 256  # then the sockets have their turn
 
+Link = tuple[NodeId, NodeId]  # from, to
+
 
 class Switchboard:
     def __init__(self) -> None:
         self.hosts: dict[NodeId, Host] = {}
-        self._cuts: set[tuple[NodeId, NodeId]] = set()
+        self._cuts: dict[Link, list[_Message]] = {}  # with what waits for them to be mended
         self._delays_ms: dict[tuple[NodeId, NodeId], int] = {}
         self._queue: deque[tuple[Host, int, Event]] = deque()
-        self._handling = False
         self._scheduled = False
 
     # ── the network's condition ──
 
     def cut(self, one: NodeId, other: NodeId) -> None:
-        self._cuts |= {(one, other), (other, one)}
+        for link in ((one, other), (other, one)):
+            self._cuts.setdefault(link, [])
 
     def mend(self, one: NodeId, other: NodeId) -> None:
-        self._cuts -= {(one, other), (other, one)}
+        for link in ((one, other), (other, one)):
+            for message in self._cuts.pop(link, []):
+                if message.call.waits:
+                    self._send(message)
 
     def mend_all(self) -> None:
-        self._cuts.clear()
+        for link in list(self._cuts):
+            self.mend(*link)
 
     def is_cut(self, one: NodeId, other: NodeId) -> bool:
         return (one, other) in self._cuts
@@ -64,55 +72,67 @@ class Switchboard:
         call = _Call(self, asker, asker.life, ask.token, ask.peer)
         loop = asyncio.get_running_loop()
         call.timer = loop.call_later(ask.timeout_ms / 1000, call.time_out)
-        peer = self.hosts.get(ask.peer)
-        if (asker.node_id, ask.peer) in self._cuts:
-            return
-        if peer is None or peer.node is None:
-            loop.call_later(REFUSED_S, call.time_out)
-            return
-        asked = Asked(call, ask.request, LATEST)
         delay_ms = self._delays_ms.get((asker.node_id, ask.peer))
+        message = _Message(call, ask.request, is_answer=False)
         if delay_ms is None:
-            self.deliver(peer, asked)
+            self._send(message)
         else:
-            loop.call_later(delay_ms / 1000, self.deliver, peer, asked)
+            loop.call_later(delay_ms / 1000, self._send, message)
 
-    def answered(self, call: _Call, response: object) -> None:
-        if (call.peer, call.asker.node_id) in self._cuts:
-            return
-        self._finish(call, response)
+    def answered(self, call: _Call, response: object | None) -> None:
+        self._send(_Message(call, response, is_answer=True))
 
-    def _finish(self, call: _Call, response: object | None) -> None:
+    def _send(self, message: _Message) -> None:
+        call = message.call
+        link = (call.asker.node_id, call.peer)
+        held = self._cuts.get(link[::-1] if message.is_answer else link)
+        if held is not None:
+            held.append(message)
+        elif message.is_answer:
+            self.finish(call, message.body)
+        elif (peer := self.hosts.get(call.peer)) is None or peer.node is None:
+            asyncio.get_running_loop().call_later(REFUSED_S, call.time_out)
+        else:
+            self.deliver(peer, Asked(call, message.body, LATEST))
+
+    def finish(self, call: _Call, response: object | None) -> None:
+        """The asker hears of it, unless it has heard already."""
         if call.timer is None:
-            return  # it was answered, or its time is up
+            return
         call.timer.cancel()
         call.timer = None
         if call.asker.life == call.life:
             self.deliver(call.asker, Answered(call.token, response))
 
     def deliver(self, host: Host, event: Event) -> None:
-        """An event for a node, now if nobody is busy, else soon."""
+        """An event for a node, soon and in its turn."""
         self._queue.append((host, host.life, event))
-        if not self._handling and not self._scheduled:
-            self._work()
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._work)
 
     def _work(self) -> None:
-        self._scheduled = False
-        self._handling = True
+        """Rounds in which each node hears what has come for it, until nothing comes any more."""
+        left = MOST_AT_ONCE
         try:
-            for _ in range(MOST_AT_ONCE):
-                if not self._queue:
-                    return
-                host, life, event = self._queue.popleft()
-                if host.life == life:
-                    host.handle(event)
-                elif isinstance(event, Asked):
-                    event.caller.fail()  # type: ignore[attr-defined]
+            while self._queue and left > 0:
+                round_, self._queue = self._queue, deque()
+                left -= len(round_)
+                for host, events in self._by_host(round_).items():
+                    host.handle_all(events)
         finally:
-            self._handling = False
+            self._scheduled = bool(self._queue)
             if self._queue:
-                self._scheduled = True
                 asyncio.get_running_loop().call_soon(self._work)
+
+    def _by_host(self, waiting: deque[tuple[Host, int, Event]]) -> dict[Host, list[Event]]:
+        found: dict[Host, list[Event]] = {}
+        for host, life, event in waiting:
+            if host.life == life:
+                found.setdefault(host, []).append(event)
+            elif isinstance(event, Asked):
+                event.caller.fail()  # type: ignore[attr-defined]
+        return found
 
 
 @dataclass(slots=True, eq=False)
@@ -126,6 +146,11 @@ class _Call:
     peer: NodeId
     timer: asyncio.TimerHandle | None = None
 
+    @property
+    def waits(self) -> bool:
+        """Does anybody still wait for the answer?"""
+        return self.timer is not None and self.asker.life == self.life
+
     def answer(self, response: object) -> None:
         self.switchboard.answered(self, response)
 
@@ -133,4 +158,13 @@ class _Call:
         self.switchboard.answered(self, None)
 
     def time_out(self) -> None:
-        self.switchboard._finish(self, None)
+        self.switchboard.finish(self, None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Message:
+    """One half of a call."""
+
+    call: _Call
+    body: object
+    is_answer: bool

@@ -36,7 +36,7 @@ _CODECS = frozenset(Codec)
 
 
 def from_producer(
-    batch: bytes | bytearray, most_bytes: int, from_client: bool, where: str
+    batch: bytes | bytearray | memoryview, most_bytes: int, from_client: bool, where: str
 ) -> tuple[BatchHeader, Marker]:
     """The header of the one batch in a request, and its control record; else Refused."""
     try:
@@ -65,21 +65,22 @@ def _refusal(header: BatchHeader, from_client: bool) -> str | None:
         return f"compression codec {header.codec} does not exist"
     if header.is_control and from_client:
         return "a client may not write control batches"
-    if header.has_producer and not header.is_control and header.base_sequence == NO_SEQUENCE:
+    numbered = header.base_sequence != NO_SEQUENCE or header.is_control
+    if header.has_producer and not numbered and from_client:
         return f"producer {header.producer_id} sends no sequence number"
     if header.is_transactional and not header.has_producer:
         return "a transactional batch without a producer id"
     return None
 
 
-def stamp(batch: bytearray, offset: int, leader_epoch: int) -> BatchHeader:
+def stamp(batch: bytearray | memoryview, offset: int, leader_epoch: int) -> BatchHeader:
     """Gives a batch its place in the log; neither field is under the CRC."""
     _OFFSET.pack_into(batch, 0, offset)
     _EPOCH.pack_into(batch, 12, leader_epoch)
     return BatchHeader.unpack(batch)
 
 
-def set_append_time(batch: bytearray, header: BatchHeader, now_ms: int) -> None:
+def set_append_time(batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> None:
     """All its records are of this time from now on."""
     struct.pack_into(">h", batch, 21, header.attributes | LOG_APPEND_TIME)
     struct.pack_into(">q", batch, 35, now_ms)
@@ -122,6 +123,6 @@ def _whole_batches_end(data: bytes | bytearray | memoryview) -> int:
     return position
 
 
-def _crc_matches(data: bytes | bytearray, position: int, header: BatchHeader) -> bool:
+def _crc_matches(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> bool:
     view = memoryview(data)[position + CRC_START : position + header.size]
     return bool(crc32c(view) == header.crc)

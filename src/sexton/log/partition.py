@@ -82,6 +82,7 @@ class PartitionLog:
     # Small files that came with a new log and are not synced; no recovery point may pass that.
     unsynced: list[str] = field(default_factory=list)
     _epochs_stale: bool = False  # the file lags behind; nor may it pass that
+    _changed: bool = True  # since it was last synced
 
     # ── asked of it ──
 
@@ -112,8 +113,11 @@ class PartitionLog:
         *,
         from_client: bool = True,
     ) -> Appended:
-        """Appends one batch at the end, or raises Refused and writes nothing."""
-        batch = bytearray(data)
+        """Appends one batch at the end, or raises Refused and writes nothing.
+
+        A view that can be written to is taken over: the batch gets its offset where it is.
+        """
+        batch = data if isinstance(data, memoryview) and not data.readonly else bytearray(data)
         config = self.config
         header, marker = from_producer(batch, config.max_message_bytes, from_client, self.directory)
         repeat = self.producers.check(header, marker)
@@ -145,13 +149,14 @@ class PartitionLog:
 
     def _write(
         self,
-        data: bytes | bytearray,
+        data: bytes | bytearray | memoryview,
         headers: list[Placed],
         markers: list[Marker],
         now_ms: int,
     ) -> None:
         try:
             self._roll_if_due(len(data), headers, now_ms)
+            self._changed = True  # rolling syncs what was there before
             self.active.append(data, headers, self.config.index_interval_bytes)
         except OSError as error:
             raise self._storage_error(error) from error
@@ -212,7 +217,7 @@ class PartitionLog:
         The old one is synced first. Otherwise a power cut could take its last batches and leave the
         new segment: a hole that looks like what cleaning leaves.
         """
-        self.active.seal()
+        self._changed |= self.active.seal()
         self.flush(now_ms)
         self.take_snapshot()
         fresh = Segment.create(self.disk, self.directory, base_offset, now_ms)
@@ -224,11 +229,13 @@ class PartitionLog:
     def flush(self, now_ms: int) -> None:
         """Makes everything appended so far survive a crash of the machine."""
         try:
-            self._sync()
+            if self._changed or self._epochs_stale or self.unsynced:
+                self._sync()
         except OSError as error:
             raise self._storage_error(error) from error
         self.recovery_point = self.end_offset
         self.flushed_ms = now_ms
+        self._changed = False
 
     def _sync(self) -> None:
         if self._epochs_stale:
@@ -413,6 +420,7 @@ class PartitionLog:
         self._after_truncation()
 
     def _after_truncation(self) -> None:
+        self._changed = True
         # Snapshots beyond the new end tell of batches that are gone.
         for name in self.disk.names(self.directory):
             parsed = parse_segment_file(name)
@@ -450,7 +458,7 @@ class PartitionLog:
     def close(self, now_ms: int) -> None:
         """Leaves the log so that opening it again needs no recovery."""
         self.closed = True
-        self.active.seal()
+        self._changed |= self.active.seal()
         self.flush(now_ms)
         self.take_snapshot()
         for segment in self.segments:

@@ -160,11 +160,12 @@ class Producers:
         if header.is_control:
             _check_marker(producer, header, marker)
             return None
+        # A coordinator writes a client's offsets for it, without numbers and never twice.
+        numbered = header.base_sequence != NO_SEQUENCE
         repeat = _repeat(producer, header)
-        if repeat is not None:
-            return repeat
-        _check_data(producer, header)
-        return None
+        if repeat is None:
+            _check_data(producer, header, numbered)
+        return repeat
 
     # ── after a batch was appended, or while the log is replayed ──
 
@@ -253,12 +254,14 @@ def _repeat(producer: Producer, header: BatchHeader) -> AppendedBatch | None:
     return None
 
 
-def _check_data(producer: Producer, header: BatchHeader) -> None:
+def _check_data(producer: Producer, header: BatchHeader, numbered: bool) -> None:
     who = f"producer {producer.producer_id}"
     if header.producer_epoch < producer.epoch:
         why = f"{who} writes with epoch {header.producer_epoch}, the latest is {producer.epoch}"
         raise Refused(KafkaError.INVALID_PRODUCER_EPOCH, why)
-    if header.producer_epoch > producer.epoch:
+    if not numbered:
+        pass
+    elif header.producer_epoch > producer.epoch:
         # An unknown earlier epoch means that its records are gone; any sequence may come next.
         if header.base_sequence != 0 and producer.epoch != NO_PRODUCER_EPOCH:
             why = f"{who} starts epoch {header.producer_epoch} at sequence {header.base_sequence}"

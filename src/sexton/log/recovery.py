@@ -85,6 +85,7 @@ def open_log(
         log_start_offset=max(log_start_offset, segments[0].base_offset),
         recovery_point=min(recovery_point, end) if not clean else end,
         flushed_ms=now_ms,
+        _changed=not clean,
     )
     if log.epochs.cut_end(end) or not clean:
         log.write_epochs()

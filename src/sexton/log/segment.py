@@ -168,7 +168,10 @@ class Segment:
     # ── writing ──
 
     def append(
-        self, data: bytes | bytearray, headers: list[tuple[int, BatchHeader]], interval: int
+        self,
+        data: bytes | bytearray | memoryview,
+        headers: list[tuple[int, BatchHeader]],
+        interval: int,
     ) -> None:
         """Appends whole batches, given with their positions in `data`; all of them or none."""
         start = self.size
@@ -295,12 +298,15 @@ class Segment:
             file.sync()
         self.log.sync()
 
-    def seal(self) -> None:
-        """No more appends: the last time entry is written. `sync` makes it durable."""
+    def seal(self) -> bool:
+        """No more appends: the last time entry is written. Was there one, that is to be synced?"""
+        news = b""
         if self.max_timestamp.timestamp != NO_TIMESTAMP:
-            self._write(TIME_INDEX, self.times.append(self.max_timestamp))
+            news = self.times.append(self.max_timestamp)
+            self._write(TIME_INDEX, news)
         for suffix in (OFFSET_INDEX, TIME_INDEX):  # Kafka expects both, even empty
             self._index_files.setdefault(suffix, self.disk.open(self.path(suffix)))
+        return bool(news)
 
     def truncate(self, offset: int) -> None:
         """Drops the batch that holds `offset` and all after it."""

@@ -16,10 +16,11 @@ it found on its disk is judged by what the controller has heard of (see `electio
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.machines.compaction import NodeId
 from sexton.machines.controller_events import (

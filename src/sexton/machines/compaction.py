@@ -39,8 +39,10 @@ cleaning up is best effort.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import assert_never
+
+from sexton.base.lazy_dataclass import dataclass
 
 NodeId = int
 Term = int  # the leader epoch

@@ -16,11 +16,12 @@ only one of its cluster, and therefore needs no elections of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.machines import options, topics
 from sexton.machines.brokers import Brokers

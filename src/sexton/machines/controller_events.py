@@ -7,9 +7,8 @@ before anybody is told what it says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.compaction import NodeId
 from sexton.machines.metadata import Record
 

@@ -16,7 +16,9 @@ makes two members more equal.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from sexton.base.lazy_dataclass import dataclass
 
 TopicId = bytes
 Partitions = dict[TopicId, tuple[int, ...]]  # each tuple sorted, none empty

@@ -9,11 +9,12 @@ place when it comes back under another member id.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from sexton.base.errors import SextonError
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.group_messages import Caller, GroupRecord
 from sexton.protocol.codec import decode_from
 from sexton.protocol.coordinator.consumer_offsets import (

@@ -16,9 +16,10 @@ more, and then gets what others have given back. In each state it is clear what 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 
+from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.group_assignors import Partitions, TopicId
 from sexton.machines.group_messages import GroupRecord
 from sexton.protocol.coordinator.consumer_offsets import (

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import Random
 
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.machines import coordinator_errors
 from sexton.machines.alarms import Alarms
 from sexton.machines.group_messages import (

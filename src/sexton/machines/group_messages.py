@@ -7,9 +7,10 @@ would be clearer in other words. `caller` and `token` are as in `transaction_mes
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.offset_messages import GroupChanged
 from sexton.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -14,7 +14,8 @@ name has to match. Left out of RE2: classes of Unicode, such as \\pL; they are r
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from sexton.base.lazy_dataclass import dataclass
 
 MOST_STEPS = 2_000  # of a program: each may be looked at once for each character
 MOST_REPEATS = 1_000  # as in RE2

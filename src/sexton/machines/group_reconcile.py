@@ -13,8 +13,9 @@ and only if there is nothing to revoke does the member reach the target's epoch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.group_assignors import Partitions, TopicId
 from sexton.machines.group_consumer_state import Held, Member, MemberState
 

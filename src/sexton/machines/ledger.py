@@ -11,10 +11,11 @@ at the next checkpoint.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.machines.compaction import NodeId
 from sexton.machines.controller_events import ControllerConfig, ReplicaState

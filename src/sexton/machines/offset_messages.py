@@ -7,9 +7,9 @@ its membership to say: a request carries that decision as `refused`, and is answ
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 
 Caller = object

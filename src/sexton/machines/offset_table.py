@@ -15,9 +15,10 @@ record of a key, does not change what the fold comes to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.machines.offset_messages import (
     NO_PRODUCER_ID,

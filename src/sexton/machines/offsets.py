@@ -23,10 +23,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import assert_never
 
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.machines import coordinator_errors
 from sexton.machines.alarms import Alarms

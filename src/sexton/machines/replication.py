@@ -20,7 +20,9 @@ where, instead of records, and the follower cuts and asks again (KIP-595).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from sexton.base.lazy_dataclass import dataclass
 
 NodeId = int
 

@@ -9,9 +9,10 @@ An entry that has any of the last two is busy: nobody else gets a step in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.machines.transaction_messages import (
     Answer,

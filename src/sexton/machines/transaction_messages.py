@@ -11,9 +11,9 @@ requests say which (`transaction_versions`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.machines.transaction_states import (
     NO_EPOCH,

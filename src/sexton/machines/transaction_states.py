@@ -20,9 +20,10 @@ can always fence; a producer that would get it goes on with a new producer id an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 
 TV1 = 1

@@ -23,10 +23,11 @@ forgets.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.machines import coordinator_errors
 from sexton.machines import transaction_rules as rules

@@ -11,9 +11,9 @@ librdkafka gives up on a broker otherwise (KAFKA-18659).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from sexton.base.lazy_dataclass import dataclass
 from sexton.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from sexton.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from sexton.protocol.messages.alter_configs import AlterConfigsRequest

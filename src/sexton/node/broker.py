@@ -4,7 +4,8 @@
     replicas       its logs and their roles        cleaning, coordination   what may be forgotten
     transactions   of the ids it coordinates       offsets                  of the groups it keeps
 
-`handle` runs to its end for every event and returns what is to be done outside.
+`handle` runs to its end for every event and returns what is to be done outside. Whoever has several
+events at hand tells them one by one (`hear`) and asks once what is to be done (`settle`).
 """
 
 from __future__ import annotations
@@ -143,6 +144,11 @@ class Broker:
         return self.site.outside.take_effects()
 
     def handle(self, event: Event, now_ms: int, clock_ms: int) -> list[Effect]:
+        self.hear(event, now_ms, clock_ms)
+        return self.settle()
+
+    def hear(self, event: Event, now_ms: int, clock_ms: int) -> None:
+        """One of several events; `settle` ends them all."""
         outside = self.site.outside
         outside.now_ms, outside.clock_ms = now_ms, clock_ms
         match event:
@@ -156,7 +162,13 @@ class Broker:
                 outside.woken()
         while (action := outside.due()) is not None:
             action()
-        return outside.take_effects()
+
+    def settle(self) -> list[Effect]:
+        """What is to be done. Who waits for records gets at once what several writers wrote."""
+        stirred = self.site.stirred
+        while stirred:
+            stirred.popitem()[0].tell_watchers()
+        return self.site.outside.take_effects()
 
     def close(self, now_ms: int) -> None:
         """Leaves the logs in good order; the next start needs no recovery."""

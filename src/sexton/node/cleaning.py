@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.log.cleanable import PASS_FAILURES, Candidate, first_uncleanable, pass_bounds
 from sexton.log.cleaner_report import CleanerOptions

@@ -18,7 +18,9 @@ FILE = "compaction-offsets"
 
 
 def keep(disk: Disk, partition: TopicPartition, assignment: int, what: Persist) -> None:
-    replace(disk, path_of(partition), _packed(assignment, what))
+    path, packed = path_of(partition), _packed(assignment, what)
+    if not disk.exists(path) or disk.read(path) != packed:
+        replace(disk, path, packed)
 
 
 def begin(disk: Disk, partition: TopicPartition, assignment: int) -> None:

@@ -8,8 +8,9 @@ latter can be changed while it runs; no option of ours is a secret.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 
+from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.metadata import Image
 from sexton.node.config import BrokerConfig
 from sexton.node.site import Site

@@ -49,6 +49,13 @@ class ControllerNode:
         return self.outside.take_effects()
 
     def handle(self, event: Event, now_ms: int, clock_ms: int) -> list[Effect]:
+        self.hear(event, now_ms, clock_ms)
+        return self.settle()
+
+    def settle(self) -> list[Effect]:
+        return self.outside.take_effects()
+
+    def hear(self, event: Event, now_ms: int, clock_ms: int) -> None:
         outside = self.outside
         outside.now_ms, outside.clock_ms = now_ms, clock_ms
         if isinstance(event, Asked):
@@ -58,7 +65,6 @@ class ControllerNode:
             outside.woken()
             while (action := outside.due()) is not None:
                 action()
-        return outside.take_effects()
 
     def _carry_out(self, effects: list[machine.Effect]) -> None:
         for effect in effects:

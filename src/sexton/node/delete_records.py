@@ -8,11 +8,12 @@ until all are there, or time is up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.node.coordinators import INTERNAL_TOPICS
 from sexton.node.metadata import is_living

@@ -42,10 +42,11 @@ from sexton.protocol.messages.txn_offset_commit import (
 from sexton.protocol.messages.write_txn_markers import WritableTxnMarker
 from sexton.records.control import ControlType, first_control_record, marker_batch
 from sexton.records.few import few_batch, few_records
-from sexton.records.layout import NO_SEQUENCE, sequence_after
 
 Then = Callable[[machine.AnyAnswer], None]
 Errors = dict[TopicPartition, KafkaError]
+
+_NO_PARTITION = KafkaError.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class GroupOffsets:
@@ -107,7 +108,6 @@ class GroupOffsets:
                         self._site.now_ms,
                         producer_id=effect.producer_id,
                         producer_epoch=effect.producer_epoch,
-                        base_sequence=self._next_sequence(partition, effect),
                         transactional=effect.producer_id >= 0,
                     )
                     self._append(partition, effect.token, batch)
@@ -124,22 +124,6 @@ class GroupOffsets:
                     cast("Then", caller)(answer)
                 case machine.WakeAt(at_ms):
                     self._tick_at(partition, offsets, at_ms)
-
-    def _next_sequence(self, partition: TopicPartition, effect: machine.Append) -> int:
-        """A log takes a producer's batches in their sequence, also those that we write for it.
-
-        (Kafka writes none here, and does not look at it in what its coordinators write.)
-        """
-        if effect.producer_id < 0:
-            return NO_SEQUENCE
-        try:
-            log = self._coordinators.replica(partition).log
-        except Refused:
-            return 0  # the append will be refused, too
-        producer = log.producers.known.get(effect.producer_id)
-        if producer is None or producer.epoch != effect.producer_epoch or not producer.batches:
-            return 0
-        return sequence_after(producer.last_sequence, 1)
 
     def _tick_at(self, partition: TopicPartition, offsets: Offsets, at_ms: int) -> None:
         def tick() -> None:
@@ -188,9 +172,10 @@ class GroupOffsets:
         names = [topic.name or name_of(self._site, topic.topic_id) for topic in request.topics]
         wanted: dict[TopicPartition, machine.CommittedOffset] = {}
         for name, topic in zip(names, request.topics, strict=True):
-            if name:
-                for p in topic.partitions:
-                    wanted[TopicPartition(name, p.partition_index)] = machine.CommittedOffset(
+            for p in topic.partitions:
+                at = TopicPartition(name, p.partition_index)
+                if at in self._site.image.partitions:
+                    wanted[at] = machine.CommittedOffset(
                         p.committed_offset, p.committed_metadata or "", p.committed_leader_epoch,
                         topic_id=bytes(topic.topic_id),
                     )  # fmt: skip
@@ -198,7 +183,7 @@ class GroupOffsets:
         def finish(errors: Errors) -> None:
             response = OffsetCommitResponse()
             for name, topic in zip(names, request.topics, strict=True):
-                unknown = KafkaError.UNKNOWN_TOPIC_ID
+                unknown = _NO_PARTITION if name else KafkaError.UNKNOWN_TOPIC_ID
                 found = [TopicPartition(name, p.partition_index) for p in topic.partitions]
                 parts = [
                     OffsetCommitResponsePartition(at.partition, errors.get(at, unknown))
@@ -253,15 +238,23 @@ class GroupOffsets:
             )
             for topic in request.topics
             for p in topic.partitions
+            if TopicPartition(topic.name, p.partition_index) in self._site.image.partitions
         }
 
         def finish(errors: Errors) -> None:
             response = TxnOffsetCommitResponse()
             for topic in request.topics:
                 found = [TopicPartition(topic.name, p.partition_index) for p in topic.partitions]
-                parts = [TxnOffsetCommitResponsePartition(at.partition, errors[at]) for at in found]
+                parts = [
+                    TxnOffsetCommitResponsePartition(at.partition, errors.get(at, _NO_PARTITION))
+                    for at in found
+                ]
                 response.topics.append(TxnOffsetCommitResponseTopic(topic.name, parts))
             self._site.outside.answer(caller, response)
+
+        if request.topics and not wanted:
+            finish({})
+            return
 
         def verified(error: KafkaError) -> None:
             refused = error or self._may_commit(

@@ -11,9 +11,10 @@ producer that speaks TV2 (KIP-890) leaves it to us to add the partition: then as
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.machines import coordinator_errors
 from sexton.node.replica import Replica

@@ -1,7 +1,8 @@
 """ListOffsets: the offset at a time, or at one of a log's ends.
 
-Versions 1 to 11; tiered storage (timestamps -4 and -5) is not there and is answered with -1. A
-consumer asks the leader; replica id -2, a debugging consumer, may ask any replica.
+Versions 1 to 11; there is no tiered storage, so that what is local is everything (timestamp -4),
+and nothing is elsewhere (-5 and -6 are answered with -1). A consumer asks the leader; replica id -2,
+a debugging consumer, may ask any replica.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from sexton.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from sexton.records.few import few_records
+from sexton.records.layout import NO_TIMESTAMP
 
-LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 ANY_REPLICA = -2
 EPOCH_VERSION = 4  # from here on an answer has a leader epoch
 
@@ -77,18 +79,36 @@ class ListOffsets:
             end = log.high_watermark
         if timestamp == LATEST:
             return -1, end
-        if timestamp == EARLIEST:
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return -1, log.log_start_offset
         if timestamp < MAX_TIMESTAMP:
             return -1, -1
         if timestamp == MAX_TIMESTAMP:
-            newest = max((s.max_timestamp for s in log.segments), default=None)
-            found = None if newest is None else (newest.timestamp, newest.offset)
+            found = _newest(log)
         else:
             found = _first_at(log, timestamp)
         if found is None or found[1] >= end:
             return -1, -1
         return found
+
+
+def _newest(log: PartitionLog) -> tuple[int, int] | None:
+    """The first record with the largest timestamp, as (timestamp, offset).
+
+    A segment knows its largest timestamp, and with it the end of the batch that has it; which
+    record of the batch it is, the batch itself says.
+    """
+    segment = max(log.segments, key=lambda segment: segment.max_timestamp.timestamp)
+    newest = segment.max_timestamp
+    found = segment.find(segment.base_offset + newest.offset)
+    if newest.timestamp == NO_TIMESTAMP or found is None:
+        return None
+    position, header = found
+    batch = segment.log.read_at(position, header.size)
+    for record in few_records(batch, log.directory):
+        if record.timestamp == newest.timestamp:
+            return record.timestamp, record.offset
+    return None
 
 
 def _first_at(log: PartitionLog, timestamp: int) -> tuple[int, int] | None:

@@ -6,8 +6,7 @@ brokers exchanges one message about all the partitions they share.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.machines import compaction
 

@@ -60,7 +60,8 @@ class Metadata:
         allowed = request.allow_auto_topic_creation or version < _CREATION_VERSION
         if not allowed or not self._site.config.auto_create_topics_enable:
             return []
-        names = dict.fromkeys(topic.name for topic in request.topics or () if topic.name)
+        named = (t for t in request.topics or () if t.name and t.topic_id == ZERO_UUID)
+        names = dict.fromkeys(topic.name for topic in named if topic.name)
         return [n for n in names if n not in self._site.image.topics and _spelled_well(n)]
 
     def _answer(self, request: MetadataRequest, version: int) -> MetadataResponse:
@@ -96,7 +97,7 @@ class Metadata:
         if version < _IDS_VERSION and (asked.name is None or asked.topic_id != ZERO_UUID):
             error = KafkaError.INVALID_REQUEST
             return MetadataResponseTopic(error_code=error, name=asked.name or "")
-        if asked.name is None:
+        if asked.name is None or asked.topic_id != ZERO_UUID:  # Java's clients say "" and an id
             found = image.topic_by_id(asked.topic_id.hex())
             if found is None:
                 error = KafkaError.UNKNOWN_TOPIC_ID

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from sexton.base.lazy_dataclass import dataclass
 
 NodeId = int
 Caller = Hashable

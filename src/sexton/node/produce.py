@@ -33,6 +33,8 @@ from sexton.protocol.wire import Buffer
 from sexton.records.layout import HEADER_BYTES, BatchHeader
 
 IMPLICIT_ADD_VERSION = 12
+ABORTABLE_VERSION = 11  # the first that knows TRANSACTION_ABORTABLE
+WATCH_MS = 250  # how often requests that wait are looked at
 CURRENT_LEADER_VERSION = 10  # from here on an answer can say who leads
 
 Verified = Callable[[KafkaError], None]
@@ -42,10 +44,12 @@ Verify = Callable[[str, int, int, TopicPartition, bool, Verified], None]
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """One request until all its partitions are settled."""
+    """One request until all its partitions are settled; its records are not kept with it."""
 
     caller: Caller
-    request: ProduceRequest
+    acks: int
+    transactional_id: str | None
+    deadline_ms: int
     response: ProduceResponse
     version: int
     left: int = 0
@@ -66,9 +70,14 @@ class Produce:
         self._replicas = replicas
         self._verify = verify
         self._verifying: dict[tuple[TopicPartition, int], _Verifying] = {}
+        self._waiting: dict[_Call, None] = {}  # for the ISR
+        self._watching = False  # whether somebody of them has waited for too long
 
     def handle(self, caller: Caller, request: ProduceRequest, version: int) -> None:
-        call = _Call(caller, request, ProduceResponse(), version)
+        deadline_ms = self._site.clock_ms + request.timeout_ms
+        call = _Call(
+            caller, request.acks, request.transactional_id, deadline_ms, ProduceResponse(), version
+        )
         todo: list[tuple[TopicPartition, Buffer, PartitionProduceResponse]] = []
         for topic in request.topic_data:
             name = topic.name or self._name_of(topic.topic_id)
@@ -85,7 +94,8 @@ class Produce:
         if not todo:
             self._send(call)
         if request.acks == -1 and not call.sent:
-            self._site.outside.after(request.timeout_ms, lambda: self._time_out(call))
+            self._waiting[call] = None
+            self._watch()
 
     def ended(self, partition: TopicPartition, producer_id: int) -> None:
         """A marker was appended: what the coordinator is being asked about is over."""
@@ -116,11 +126,11 @@ class Produce:
 
         try:
             replica, _role = self._replicas.led(partition)
-            if call.request.acks not in (-1, 0, 1):
-                why = f"acks is {call.request.acks}, not -1, 0 or 1"
+            if call.acks not in (-1, 0, 1):
+                why = f"acks is {call.acks}, not -1, 0 or 1"
                 raise Refused(KafkaError.INVALID_REQUIRED_ACKS, why)
             header = _first_header(records)
-            if header.is_transactional and call.request.transactional_id is not None:
+            if header.is_transactional and call.transactional_id is not None:
                 self._append_verified(call, replica, header, version, append)
             else:
                 append(KafkaError.NONE)
@@ -149,13 +159,17 @@ class Produce:
 
         def verified(error: KafkaError) -> None:
             del self._verifying[key]
-            if error == KafkaError.NONE and verifying.ended_meanwhile:
+            over = error == KafkaError.NONE and verifying.ended_meanwhile
+            too_new = error == KafkaError.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION
+            if over or too_new:
                 error = KafkaError.INVALID_TXN_STATE
+            elif error == KafkaError.PRODUCER_FENCED:
+                error = KafkaError.INVALID_PRODUCER_EPOCH  # as the log itself says it
             for waiting in verifying.waiting:
                 waiting(error)
 
         adds = version >= IMPLICIT_ADD_VERSION
-        transactional_id = call.request.transactional_id or ""
+        transactional_id = call.transactional_id or ""
         self._verify(
             transactional_id, header.producer_id, header.producer_epoch, replica.partition, adds,
             verified,
@@ -169,7 +183,7 @@ class Produce:
         result: PartitionProduceResponse,
     ) -> None:
         replica, _role = self._replicas.led(partition)
-        waits = call.request.acks == -1
+        waits = call.acks == -1
 
         def acknowledged(error: KafkaError) -> None:
             if error == KafkaError.NONE:
@@ -212,10 +226,20 @@ class Produce:
         if call.left == 0:
             self._send(call)
 
+    def _watch(self) -> None:
+        if not self._watching:
+            self._watching = True
+            self._site.outside.after(WATCH_MS, self._time_out_late)
+
+    def _time_out_late(self) -> None:
+        self._watching = False
+        for call in [c for c in self._waiting if c.deadline_ms <= self._site.clock_ms]:
+            self._time_out(call)
+        if self._waiting:
+            self._watch()
+
     def _time_out(self, call: _Call) -> None:
         """What has not been replicated in time may still be: the client does not know."""
-        if call.sent:
-            return
         # The objects given away stay as they are when late acknowledgements come.
         timed_out = ProduceResponse()
         for topic in call.response.responses:
@@ -229,9 +253,10 @@ class Produce:
         self._send(call)
 
     def _send(self, call: _Call) -> None:
-        if not call.sent and call.request.acks != 0:
+        if not call.sent and call.acks != 0:
             self._site.outside.answer(call.caller, call.response)
         call.sent = True
+        self._waiting.pop(call, None)
 
 
 def _first_header(records: Buffer) -> BatchHeader:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.log.cleanable import LogCleaning
 from sexton.log.partition import Appended, PartitionLog
@@ -359,7 +360,10 @@ class Replica:
         keep(self.site.directory.disk, self.partition, self.state.assignment, what)
 
     def notify(self) -> None:
-        """Something has changed for those who fetch from here."""
+        """Something has changed for those who fetch from here; they hear of it in the end."""
+        self.site.stirred[self] = None
+
+    def tell_watchers(self) -> None:
         for look in list(self.watchers.values()):
             look()
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import field
 from random import Random
+from typing import TYPE_CHECKING
 
+from sexton.base.lazy_dataclass import dataclass
 from sexton.log.config import LogConfig
 from sexton.log.directory import DataDirectory
 from sexton.machines.metadata import Image
 from sexton.node.config import BrokerConfig
 from sexton.node.outside import CONTROLLER, Outside, Then
 from sexton.node.topic_options import dynamic_options, log_config
+
+if TYPE_CHECKING:
+    from sexton.node.replica import Replica
 
 
 @dataclass(slots=True)
@@ -22,6 +27,7 @@ class Site:
     image: Image
     broker_epoch: int = -1  # given by the controller, anew for each process
     metadata_end: int = 0  # how much of the controller's log the image holds
+    stirred: dict[Replica, None] = field(default_factory=dict)  # have news for who fetches
 
     @property
     def node(self) -> int:

@@ -13,10 +13,11 @@ recompresses, throttles, preallocates or delays. Tiered storage is not there: it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from sexton.base.errors import ConfigError, Refused
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.log.config import LogConfig
 from sexton.machines.metadata import Image
 from sexton.machines.options import POLICY

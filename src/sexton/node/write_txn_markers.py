@@ -6,10 +6,9 @@ one of `__consumer_offsets` when, besides, the offsets it commits can be fetched
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.node.coordinators import CONSUMER_OFFSETS
 from sexton.node.group_offsets import GroupOffsets

@@ -12,9 +12,9 @@ compact length, and an ApiVersions response always has header v0 (KIP-511).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from sexton.base.lazy_dataclass import dataclass
 from sexton.protocol import wire
 
 API_VERSIONS: Final = 18

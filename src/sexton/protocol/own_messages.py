@@ -10,8 +10,7 @@ the log start, and -1 where there is none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from sexton.base.lazy_dataclass import dataclass
 from sexton.protocol import wire
 from sexton.protocol.registry import register
 

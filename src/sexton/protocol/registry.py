@@ -12,10 +12,10 @@ asked, since librdkafka gives up otherwise: KAFKA-18659.)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, cast
 
+from sexton.base.lazy_dataclass import dataclass
 from sexton.protocol.api_table import ROWS
 from sexton.protocol.wire import Request, Response
 

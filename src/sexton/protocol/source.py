@@ -17,10 +17,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, field
 from types import FrameType
 from typing import Any, Final
 
+from sexton.base.lazy_dataclass import dataclass
 from sexton.protocol.wire import Message, Wire, parse_versions, wire_fields
 
 # The letter of `struct` for each type of fixed size.

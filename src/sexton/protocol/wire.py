@@ -26,9 +26,11 @@ frame they came in, not a copy.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, field, fields
 from functools import cache
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar, cast, overload
+
+from sexton.base.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 ResponseT = TypeVar("ResponseT", bound="Response")

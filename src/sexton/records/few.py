@@ -84,6 +84,7 @@ def few_records(batch: bytes | memoryview, where: str) -> Iterator[FewRecord]:
     data = bytes(batch[HEADER_BYTES : header.size])
     if header.codec:
         data = inflate(header.codec, data, where)
+    appended_at = header.max_timestamp if header.is_log_append_time else None
     place = 0
     try:
         for _ in range(header.records_count):
@@ -93,7 +94,8 @@ def few_records(batch: bytes | memoryview, where: str) -> Iterator[FewRecord]:
             key, place = _read_field(data, place)
             value, place = _read_field(data, place)
             place = _skip_headers(data, place)
-            yield FewRecord(header.base_offset + delta, header.base_timestamp + time, key, value)
+            timestamp = header.base_timestamp + time if appended_at is None else appended_at
+            yield FewRecord(header.base_offset + delta, timestamp, key, value)
     except IndexError:
         raise CorruptLog(where, "a record ends outside its batch") from None
 

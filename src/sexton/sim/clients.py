@@ -27,6 +27,7 @@ from sexton.sim.world import World
 
 CALL_MS = 60_000
 PAUSE_MS = 30_000  # before a call is tried again
+INPUT = "orders"  # the topic whose offsets groups commit
 
 # The broker did not do it, or may not have: the same call may be sent again.
 TRY_AGAIN = frozenset(

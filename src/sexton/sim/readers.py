@@ -32,7 +32,7 @@ from sexton.protocol.messages.offset_fetch import (
 from sexton.records.control import ControlType
 from sexton.records.layout import HEADER_BYTES, LENGTH_END, BatchHeader
 from sexton.sim.checks import Checks
-from sexton.sim.clients import TRY_AGAIN, Client, Traffic
+from sexton.sim.clients import INPUT, TRY_AGAIN, Client, Traffic
 from sexton.sim.truth import Outcome, Truth, look_at
 from sexton.sim.world import World
 
@@ -218,7 +218,7 @@ class Committer(Client):
         entry = OffsetCommitRequestPartition(0, offset, -1, "")
         request = OffsetCommitRequest(
             group_id=self._group,
-            topics=[OffsetCommitRequestTopic(name="input", partitions=[entry])],
+            topics=[OffsetCommitRequestTopic(name=INPUT, partitions=[entry])],
         )
         self.ask_leader(partition, request, then, 9)
 
@@ -238,7 +238,7 @@ class Committer(Client):
 
         asked = OffsetFetchRequestGroup(
             group_id=self._group,
-            topics=[OffsetFetchRequestTopics(name="input", partition_indexes=[0])],
+            topics=[OffsetFetchRequestTopics(name=INPUT, partition_indexes=[0])],
         )
         self.ask_leader(partition, OffsetFetchRequest(groups=[asked]), then, 9)
 

@@ -37,6 +37,7 @@ from sexton.protocol.messages.txn_offset_commit import (
 from sexton.records.few import KeyAndValue
 from sexton.sim.checks import Checks
 from sexton.sim.clients import (
+    INPUT,
     PAUSE_MS,
     TRY_AGAIN,
     Client,
@@ -356,7 +357,7 @@ class TransactionalWriter(Writer):
                 group_id=group,
                 producer_id=transaction.producer_id,
                 producer_epoch=transaction.epoch,
-                topics=[TxnOffsetCommitRequestTopic("input", [entry])],
+                topics=[TxnOffsetCommitRequestTopic(INPUT, [entry])],
             )
             self.ask_leader(of_group, request, committed, 3)
 
@@ -449,5 +450,5 @@ class TransactionalWriter(Writer):
         leader = self.checks.image.partitions[partition].leader
         broker = self.world.processes[leader].broker if leader > 0 else None
         offsets = broker.offsets.machines.get(partition) if broker else None
-        kept = offsets.table.get(Key(group, TopicPartition("input", 0))) if offsets else None
+        kept = offsets.table.get(Key(group, TopicPartition(INPUT, 0))) if offsets else None
         return -1 if kept is None else kept.offset

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -32,7 +32,7 @@ Seen = TypeVar("Seen")
 
 LOOK_AGAIN_S = 0.001
 SETTLE_S = 1.0  # for news of what may be forgotten to go round; a network that is cut takes longer
-SLOW_MS = 400  # how long a message to or from a broker that was slowed down is under way
+SLOW_MS = 400  # how long a request to or from a broker that was slowed down is under way
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,14 @@ class EmbeddedActions:
         self._noticed_after_ms = noticed_after_ms
 
     async def start(self, timeout_s: float) -> None:
-        self._cluster.start()
         try:
+            self._cluster.start()
             await self._cluster.ready(timeout_s)
-        except TimeoutError:
+        except BaseException as error:
             self._cluster.stop()
-            raise TimedOut("the cluster", f"not ready within {timeout_s:g} s") from None
+            if isinstance(error, TimeoutError):
+                raise TimedOut("the cluster", f"not ready within {timeout_s:g} s") from None
+            raise
 
     async def shut_down(self) -> None:
         self._cluster.stop()
@@ -122,6 +124,10 @@ class EmbeddedActions:
         known = self._cluster.controller.image.brokers.get(node)
         return known is not None and known.active
 
+    def _check(self, *nodes: int) -> None:
+        for node in nodes:
+            self._cluster.broker(node)  # ConfigError if there is none of this number
+
     # ── the network between them ──
 
     async def isolate(self, node: int) -> None:
@@ -131,11 +137,12 @@ class EmbeddedActions:
 
     async def cut(self, one: int, other: int) -> None:
         """Cuts the link between two brokers."""
-        self._broker_or_raise(one), self._broker_or_raise(other)
+        self._check(one, other)
         self._cluster.switchboard.cut(one, other)
 
     async def mend(self, one: int, other: int) -> None:
         """The link between two brokers is as before."""
+        self._check(one, other)
         self._cluster.switchboard.mend(one, other)
 
     async def heal(self) -> None:
@@ -145,12 +152,15 @@ class EmbeddedActions:
             await self.speed_up(node)
 
     async def slow_down(self, node: int, delay_ms: int = SLOW_MS) -> None:
-        """Every message between this broker and the others takes its time; the controller's not."""
+        """What this broker asks the others, or they it, is long under way."""
+        self._check(node)
         for other in self._cluster.numbers:
             if other != node:
                 self._cluster.switchboard.delay(node, other, delay_ms)
 
     async def speed_up(self, node: int) -> None:
+        """What it asks arrives at once again."""
+        self._check(node)
         for other in self._cluster.numbers:
             if other != node:
                 self._cluster.switchboard.delay(node, other, 0)
@@ -312,7 +322,12 @@ class EmbeddedActions:
         and the dirty ratio does not count, so that everything up to the end is cleaned.
         """
         await asyncio.to_thread(have_kernels)
-        await self._calm(self._know_what_is_acknowledged, "news of high watermarks with followers")
+        # A follower learns of the high watermark with its next fetch, and cleans only below it.
+        known = self._high_watermarks()
+        await self._calm(
+            lambda: all(high >= known.get(at, 0) for at, high in self._in_sync()),
+            "news of high watermarks with followers",
+        )
         for node in nodes or [n for n in await self.running() if not self._is_paused(n)]:
             await self._clean_broker(node, force)
         await self._confer()
@@ -360,18 +375,21 @@ class EmbeddedActions:
         except TimedOut:
             pass  # somebody does not answer, perhaps on purpose: cleaning goes on with what it has
 
-    def _know_what_is_acknowledged(self) -> bool:
-        """A follower learns of the high watermark with its next fetch, and cleans only below it."""
+    def _high_watermarks(self) -> dict[TopicPartition, int]:
+        """The highest that anybody has, of every partition."""
+        highest: dict[TopicPartition, int] = {}
+        for at, known in self._in_sync():
+            highest[at] = max(known, highest.get(at, 0))
+        return highest
+
+    def _in_sync(self) -> Iterator[tuple[TopicPartition, int]]:
+        """The high watermarks of all replicas that are in sync and can be asked."""
         for at, record in self._cluster.controller.image.partitions.items():
-            brokers = [self._cluster.broker(node) for node in record.isr]
-            known = {
-                replica.log.high_watermark
-                for broker in brokers
-                if broker is not None and (replica := broker.replicas.by_partition.get(at))
-            }
-            if len(known) > 1:
-                return False
-        return True
+            for node in record.isr:
+                broker = self._cluster.broker(node)
+                replica = broker.replicas.by_partition.get(at) if broker else None
+                if replica is not None and not self._is_paused(node):
+                    yield at, replica.log.high_watermark
 
     def _agreed(self) -> bool:
         return all(

@@ -116,6 +116,8 @@ def test_a_contestant_that_takes_long_is_not_asked_again() -> None:
 
     race({"slow": lambda: round_of("slow", 60), "quick": lambda: round_of("quick", 1)}, By.WALL, 4)
     assert asked == {"slow": 1, "quick": 4}
+    race({"quick": lambda: round_of("quick", 1)}, By.WALL, 4, most_s=2)
+    assert asked["quick"] == 4 + 2
 
 
 def test_a_process_is_measured_without_the_memory_of_the_one_that_starts_it() -> None:

@@ -33,19 +33,24 @@ class PatientNode:
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
+        self.answers: list[Effect] = []
         versions = ApiVersionsResponse(api_keys=apis.advertised())
         self.at_once: dict[type, object] = {ApiVersionsRequest: versions}
 
     def start(self) -> list[Effect]:
         return []
 
-    def handle(self, event: Event, _now_ms: int, _clock_ms: int) -> list[Effect]:
+    def hear(self, event: Event, _now_ms: int, _clock_ms: int) -> None:
         assert isinstance(event, Asked)
         answer = self.at_once.get(type(event.request))
-        if answer is not None:
-            return [Answer(event.caller, answer)]
-        self.asked.append(event)
-        return []
+        if answer is None:
+            self.asked.append(event)
+        else:
+            self.answers.append(Answer(event.caller, answer))
+
+    def settle(self) -> list[Effect]:
+        answers, self.answers = self.answers, []
+        return answers
 
     def close(self, _now_ms: int) -> None:
         pass
@@ -70,7 +75,8 @@ class Listening:
         self.call(self.listener.open)
 
     def _host(self) -> Host:
-        host = Host(1, lambda *_: self.node, self.switchboard.ask, Clock(), self.jobs)
+        board = self.switchboard
+        host = Host(1, lambda *_: self.node, board.ask, board.deliver, Clock(), self.jobs)
         host.start()
         return host
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sexton.base.kafka_errors import KafkaError
+from sexton.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from sexton.protocol.messages.end_txn import EndTxnRequest
 from sexton.protocol.messages.find_coordinator import FindCoordinatorRequest
 from sexton.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -25,6 +26,7 @@ OLDER, NEWER = 3, 5  # TxnOffsetCommit of a producer that speaks TV1, and TV2
 class Writer:
     def __init__(self) -> None:
         self.cluster = SmallCluster()
+        self.cluster.ask(CreateTopicsRequest([CreatableTopic(TOPIC, 1, 1)]), 5)
         self.of_group = self._find(GROUP, 0)
         self.of_transaction = self._find(ID, 1)
         self.cluster.wait(5_000)

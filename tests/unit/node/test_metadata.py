@@ -392,3 +392,14 @@ def test_the_first_who_looks_for_a_coordinator_finds_one(
     least = min(2, replicas) if kind == 1 else 1
     assert cluster.broker(1).site.min_insync_replicas(topic) == least
     assert described(cluster, topic).is_internal
+
+
+def test_an_id_counts_more_than_a_name(cluster: SmallCluster) -> None:
+    """Java's consumers, subscribed by a pattern, ask for ids and leave the names empty."""
+    new = CreatableTopic("id-and-name", num_partitions=1, replication_factor=3)
+    assert created(cluster, new)[0].error_code == KafkaError.NONE
+    cluster.wait(1000)
+    topic_id = described(cluster, "id-and-name").topic_id
+    asked = MetadataRequest([MetadataRequestTopic(topic_id, "")], allow_auto_topic_creation=True)
+    (found,) = cluster.ask(asked, 13).topics
+    assert (found.error_code, found.name) == (KafkaError.NONE, "id-and-name")

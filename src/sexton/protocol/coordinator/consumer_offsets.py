@@ -6,8 +6,7 @@ change that file, not this one, and run `make messages`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from sexton.base.lazy_dataclass import dataclass
 from sexton.protocol import wire
 
 

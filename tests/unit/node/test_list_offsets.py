@@ -1,0 +1,96 @@
+"""Which offset is at a time, wherever in a batch and in whichever segment the record is?"""
+
+from __future__ import annotations
+
+import pytest
+
+from sexton.base.kafka_errors import KafkaError
+from sexton.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from sexton.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from sexton.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from sexton.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from tests import handmade
+from tests.unit.node.small_cluster import SmallCluster
+
+MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -3, -4, -5
+
+
+@pytest.fixture(scope="module")
+def cluster() -> SmallCluster:
+    return SmallCluster()
+
+
+class Topic:
+    def __init__(self, cluster: SmallCluster, name: str, **configs: str) -> None:
+        self.cluster, self.name = cluster, name
+        options = [CreatableTopicConfig(k.replace("_", "."), v) for k, v in configs.items()]
+        new = CreatableTopic(name, num_partitions=1, replication_factor=3, configs=options)
+        assert cluster.ask(CreateTopicsRequest([new]), 7).topics[0].error_code == 0
+        cluster.wait(1000)
+        asked = MetadataRequest([MetadataRequestTopic(name=name)])
+        self.leader = cluster.ask(asked, 12).topics[0].partitions[0].leader_id
+
+    def produce(self, *timestamps: int) -> None:
+        """One batch, with a record for each timestamp."""
+        first = timestamps[0]
+        batch = handmade.batch(
+            *(handmade.record(at, timestamp_delta=t - first) for at, t in enumerate(timestamps)),
+            base_timestamp=first,
+            max_timestamp=max(timestamps),
+        )
+        data = TopicProduceData(self.name, partition_data=[PartitionProduceData(0, batch)])
+        request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data])
+        answer = self.cluster.ask(request, 12, self.leader).responses[0].partition_responses[0]
+        assert answer.error_code == KafkaError.NONE, answer
+
+    def at(self, timestamp: int) -> tuple[int, int]:
+        """(offset, timestamp)"""
+        asked = ListOffsetsTopic(self.name, [ListOffsetsPartition(0, timestamp=timestamp)])
+        answer = self.cluster.ask(ListOffsetsRequest(-1, topics=[asked]), 9, self.leader)
+        found = answer.topics[0].partitions[0]
+        assert found.error_code == KafkaError.NONE
+        return found.offset, found.timestamp
+
+
+def test_the_newest_record_is_found_inside_its_batch(cluster: SmallCluster) -> None:
+    topic = Topic(cluster, "inside")
+    assert topic.at(MAX_TIMESTAMP) == (-1, -1)
+    topic.produce(1000, 3000, 3000, 2000)
+    assert topic.at(MAX_TIMESTAMP) == (1, 3000)
+    assert topic.at(1500) == (1, 3000)
+
+
+def test_the_newest_record_is_found_in_a_later_segment(cluster: SmallCluster) -> None:
+    topic = Topic(cluster, "later", segment_bytes="100")
+    for timestamp in (1000, 2000, 5000, 4000):
+        topic.produce(timestamp)
+    assert topic.at(MAX_TIMESTAMP) == (2, 5000)
+    assert topic.at(2001) == (2, 5000)
+
+
+def test_the_brokers_time_counts_where_a_topic_wants_it(cluster: SmallCluster) -> None:
+    topic = Topic(cluster, "appended", message_timestamp_type="LogAppendTime")
+    before = cluster.world.now_ms
+    topic.produce(1000, 2000)
+    offset, timestamp = topic.at(before)
+    assert offset == 0 and timestamp >= before
+    assert topic.at(MAX_TIMESTAMP) == (0, timestamp)
+
+
+def test_without_tiered_storage_everything_is_local(cluster: SmallCluster) -> None:
+    topic = Topic(cluster, "local")
+    topic.produce(1000, 2000)
+    assert topic.at(EARLIEST_LOCAL) == (0, -1)
+    assert topic.at(LATEST_TIERED) == (-1, -1)
