@@ -12,7 +12,7 @@ from pathlib import Path
 from sexton.testing.java import find_java
 from sexton.testing.kafka_jars import KAFKA_4
 
-PACKAGES = ("sexton", "numba", "numpy", "lz4", "kafka-python", "aiokafka")
+PACKAGES = ("sexton", "numba", "numpy", "lz4", "kafka-python", "aiokafka", "confluent-kafka")
 BUSY = 0.3  # processes that want a core, by the load average, before we have started
 
 

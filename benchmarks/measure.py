@@ -4,7 +4,7 @@ Contestants take turns, round by round, so that a machine that gets busy or hot 
 Of each the best round counts: everything that disturbs a measurement makes it longer. A contestant
 that has had `MOST_SECONDS` is not asked again; what runs for minutes averages its own noise.
 
-CPU time is of the thread that works, or of a whole process; wall time is what a user waits.
+CPU time is of the thread that works, or of whole processes; wall time is what a user waits.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -54,13 +55,15 @@ class Measure:
 Work = Callable[[], Measure]
 
 
-def race(contestants: Mapping[str, Work], by: By, repeat: int) -> dict[str, Measure]:
+def race(
+    contestants: Mapping[str, Work], by: By, repeat: int, most_s: float = MOST_SECONDS
+) -> dict[str, Measure]:
     """The best round of each contestant, by name; they take turns."""
     best: dict[str, Measure] = {}
     spent = dict.fromkeys(contestants, 0.0)
     for _ in range(repeat):
         for name, work in contestants.items():
-            if spent[name] >= MOST_SECONDS:
+            if spent[name] >= most_s:
                 continue
             measure = work()
             spent[name] += measure.wall_s
@@ -108,7 +111,7 @@ class Answering:
     """A program that is warm and runs one round for each line it is sent (see Iterate.java)."""
 
     command: Sequence[str]
-    size: int  # bytes of a round
+    size: int = 0  # bytes of a round
     sums: list[int] = field(default_factory=list)  # what each round computed
     _process: subprocess.Popen[str] | None = None
 
@@ -125,11 +128,14 @@ class Answering:
         assert self._process is not None
         self._process.communicate()  # closes its input, which ends it
 
-    def round(self) -> Measure:
+    def round(self, what: str = "go") -> Measure:
         assert self._process is not None and self._process.stdin is not None
-        self._process.stdin.write("go\n")
-        self._process.stdin.flush()
-        records, cpu_ns, wall_ns, total = map(int, self._line().split())
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(f"{what}\n")
+            self._process.stdin.flush()
+        if not (said := self._line()):
+            raise PeerError(self.command[0], f"ended instead of doing `{what}`")
+        records, cpu_ns, wall_ns, total = map(int, said.split())
         self.sums.append(total)
         return Measure(records, cpu_ns / 1e9, wall_ns / 1e9, self.size)
 

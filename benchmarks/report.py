@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.machine import Machine
 from benchmarks.measure import By, Measure
-from benchmarks.result import Result
+from benchmarks.result import Result, Unit
 
 HEADINGS = ("benchmark", "case", "by", "ours", "peer", "theirs", "ratio", "goal", "")
 _TEXT = {"benchmark", "case", "by", "peer", ""}
@@ -27,25 +27,41 @@ def cells(result: Result) -> tuple[str, ...]:
         result.benchmark,
         result.case,
         result.by,
-        amount(result.ours, result.by),
+        amount(result.ours, result),
         result.peer_name or "-",
-        amount(result.peer, result.by) if result.peer else "-",
+        amount(result.peer, result) if result.peer else "-",
         times(result.ratio) if result.ratio is not None else "-",
         str(result.goal) if result.goal else "-",
         {True: "met", False: "MISSED", None: ""}[result.met],
     )
 
 
-def amount(measure: Measure, by: By) -> str:
-    """How fast, and how long that took: "52.1 M/s, 0.164 s"."""
+def amount(measure: Measure, result: Result) -> str:
+    """As the result's unit has it: "52.1 M/s, 0.164 s"."""
+    by = result.by
     if by is By.MEMORY:
         return f"{measure.peak / (1 << 20):.0f} MiB"
-    return f"{measure.rate(by) / 1e6:.3g} M/s, {measure.seconds(by):.3g} s"
+    seconds, rate = measure.seconds(by), measure.rate(by)
+    match result.unit:
+        case Unit.RECORDS:
+            return f"{rate / 1e6:.3g} M/s, {seconds:.3g} s"
+        case Unit.BYTES:
+            return f"{_digits(measure.size / seconds / 1e6)} MB/s, {rate / 1e6:.3g} M/s"
+        case Unit.EVENTS:
+            return f"{_digits(rate)}/s"
+        case Unit.PER_GB:
+            return f"{_digits(seconds / (measure.size / 1e9))} s/GB"
+        case Unit.DURATION:
+            return f"{seconds * 1e3:.3g} ms" if seconds < 0.1 else f"{seconds:.3g} s"
 
 
 def times(ratio: float) -> str:
     """Three digits, so that 0.97 does not become 1."""
-    return f"{ratio:.0f}×" if ratio >= 100 else f"{ratio:.3g}×"
+    return f"{_digits(ratio)}×"
+
+
+def _digits(number: float) -> str:
+    return f"{number:.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def verdict(results: Sequence[Result]) -> list[str]:
@@ -65,7 +81,7 @@ def _in_words(result: Result) -> str:
     ratio = f"{times(result.ratio)}, " if result.ratio is not None else ""
     return (
         f"{result.benchmark}, {result.case}{beside}: {ratio}"
-        f"{amount(result.ours, result.by)} ({result.by})"
+        f"{amount(result.ours, result)} ({result.by})"
     )
 
 

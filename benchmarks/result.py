@@ -8,8 +8,19 @@ better. A result without a goal is there to be known; a result that loses is pri
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from benchmarks.measure import By, Measure
+
+
+class Unit(StrEnum):
+    """What amounts are told in; memory is always told in MiB."""
+
+    RECORDS = "records"  # 52.1 M/s, 0.164 s
+    BYTES = "bytes"  # 197 MB/s, 0.192 M/s
+    EVENTS = "events"  # 210/s: each counts as a record
+    PER_GB = "per GB"  # 4.1 s/GB: what a gigabyte costs
+    DURATION = "duration"  # 0.8 ms: of one event
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +44,16 @@ class RecordsPerSecond:
 
 
 @dataclass(frozen=True, slots=True)
+class AtMostSeconds:
+    """No longer than this, whatever the peer does."""
+
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"≤ {self.seconds:g} s"
+
+
+@dataclass(frozen=True, slots=True)
 class TimesTheMemory:
     """At most so many times the peer's memory."""
 
@@ -42,7 +63,7 @@ class TimesTheMemory:
         return f"≤ {self.times:g}×"
 
 
-Goal = TimesAsFast | RecordsPerSecond | TimesTheMemory
+Goal = TimesAsFast | RecordsPerSecond | AtMostSeconds | TimesTheMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +75,7 @@ class Result:
     peer_name: str = ""
     peer: Measure | None = None
     goal: Goal | None = None
+    unit: Unit = Unit.RECORDS
 
     @property
     def ratio(self) -> float | None:
@@ -71,6 +93,8 @@ class Result:
                 return None
             case RecordsPerSecond(rate):
                 return self.ours.rate(self.by) >= rate
+            case AtMostSeconds(seconds):
+                return self.ours.seconds(self.by) <= seconds
             case TimesAsFast(times):
                 assert self.ratio is not None and self.by is not By.MEMORY
                 return self.ratio >= times

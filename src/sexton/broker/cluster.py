@@ -17,12 +17,14 @@ import logging
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from sexton.base.errors import ConfigError
+from sexton.base.lazy_dataclass import dataclass
+from sexton.broker.compiling import have_kernels
 from sexton.broker.host import Clock, Host
 from sexton.broker.listener import Listener, ListenerConfig
 from sexton.broker.switchboard import Switchboard
@@ -67,7 +69,7 @@ class LocalCluster:
         self.switchboard = Switchboard()
         self.hosts: dict[int, Host] = {}
         self.listeners: dict[int, Listener] = {}
-        self._jobs = ThreadPoolExecutor(1, "sexton-cleaner")
+        self._jobs = ThreadPoolExecutor(1, "sexton-cleaner", initializer=have_kernels)
         self._random = Random()
         # Whoever watches may take these: what the controller knows when it starts, what it decides
         # from then on, and every broker that starts.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sexton.base.errors import ConfigError, SextonError
+from sexton.base.findings import Finding
 from sexton.cli.cluster_reach import (
     BootstrapOption,
     CommandConfigOption,
@@ -73,14 +74,27 @@ def command(
     """
     reach = Reach(bootstrap, settings, command_config, data)
     if watching:
-        watch(lambda: _view(_look(reach, topics, internal, None)), interval)
+        watch(lambda: _view(_rows(_look(reach, topics, internal, None))), interval)
         return
     with Output("cluster offsets", format) as out:
-        rows = _look(reach, topics, internal, out)
-        out.rows("replicas", REPLICAS, rows)
+        found = _look(reach, topics, internal, out)
+        out.rows("replicas", REPLICAS, _rows(found))
+        for each in found:
+            if each.get("uncleanable"):
+                out.finding(_uncleanable(each))
 
 
-def _look(reach: Reach, topics: list[str] | None, internal: bool, out: Output | None) -> list[Row]:
+def _rows(found: list[Json]) -> list[Row]:
+    return [tuple(each.get(column.name) for column in REPLICAS) for each in found]
+
+
+def _uncleanable(replica: Json) -> Finding:
+    where = f"{replica['topic']}-{replica['partition']} on broker {replica['broker']}"
+    remedy = "mend the cause; the broker tries again by itself"
+    return Finding("uncleanable-partition", "warning", where, str(replica["uncleanable"]), {}, remedy)
+
+
+def _look(reach: Reach, topics: list[str] | None, internal: bool, out: Output | None) -> list[Json]:
     if not reach.is_ours:
         found = _over_kafka(reach, topics, internal, out)
     else:
@@ -89,7 +103,7 @@ def _look(reach: Reach, topics: list[str] | None, internal: bool, out: Output | 
     missing = set(topics or ()) - {row["topic"] for row in found}
     if missing:
         raise ConfigError(", ".join(sorted(missing)), "there is no such topic")
-    return [tuple(row.get(column.name) for column in REPLICAS) for row in found]
+    return list(found)
 
 
 def _view(rows: list[Row]) -> View:
@@ -152,5 +166,6 @@ def _joined(
                 else:
                     names = (c.name for c in REPLICAS)
                     row |= {n: getattr(found, n) for n in names if n not in row}
+                    row["uncleanable"] = found.uncleanable
                 rows.append(row)
     return rows

@@ -165,6 +165,7 @@ class Standing:
     mtro: int | None = None
     mxfo: int | None = None
     mxro: int | None = None
+    uncleanable: str | None = None  # why its cleaner fails
 
 
 async def standings(client: Client, node: int, places: Iterable[PartitionPlace]) -> list[Standing]:
@@ -183,7 +184,7 @@ async def standings(client: Client, node: int, places: Iterable[PartitionPlace])
         Standing(
             TopicPartition(topic.name, r.partition_index), node, r.log_start_offset,
             r.last_stable_offset, r.high_watermark, r.log_end_offset, r.role, r.policy,
-            r.size_bytes, r.mcco, r.mtro, r.mxfo, r.mxro,
+            r.size_bytes, r.mcco, r.mtro, r.mxfo, r.mxro, r.uncleanable,
         )
         for topic in answer.topics for r in topic.partitions if not r.error_code
     ]  # fmt: skip

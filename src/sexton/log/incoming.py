@@ -49,7 +49,7 @@ def from_producer(
     if header.size > most_bytes:
         why = f"the batch has {header.size} bytes, max.message.bytes is {most_bytes}"
         raise Refused(KafkaError.MESSAGE_TOO_LARGE, why)
-    if not _crc_matches(batch, 0, header):
+    if not crc_matches(batch, 0, header):
         raise Refused(KafkaError.CORRUPT_MESSAGE, "the checksum does not match")
     refusal = _refusal(header, from_client)
     if refusal is not None:
@@ -98,7 +98,7 @@ def from_leader(
     for position, header in headers:
         if header.base_offset < expected:
             raise _bad_fetch(where, header, f"the log already ends at {expected}")
-        if not _crc_matches(whole, position, header):
+        if not crc_matches(whole, position, header):
             raise _bad_fetch(where, header, "the checksum does not match")
         expected = header.next_offset
         marker = None
@@ -123,6 +123,6 @@ def _whole_batches_end(data: bytes | bytearray | memoryview) -> int:
     return position
 
 
-def _crc_matches(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> bool:
+def crc_matches(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> bool:
     view = memoryview(data)[position + CRC_START : position + header.size]
     return bool(crc32c(view) == header.crc)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from sexton.base.errors import Refused
+from sexton.base.errors import CorruptLog, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
+from sexton.log.incoming import crc_matches
 from sexton.log.partition import PartitionLog
 from sexton.node.replica import Leading, Replica
 from sexton.node.replicas import Replicas
@@ -21,6 +22,7 @@ from sexton.records.layout import BatchHeader
 
 TRANSACTION_STATE = "__transaction_state"
 CONSUMER_OFFSETS = "__consumer_offsets"
+RETRY_LOAD_MS = 30_000
 INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
 
 Loaded = Callable[[Replica], None]
@@ -75,17 +77,32 @@ class Coordinators:
         term, end = replica.leader_epoch, replica.log.end_offset
 
         def replicated(error: KafkaError) -> None:
-            current = self._terms.get(replica.partition) == term
-            if error == KafkaError.NONE and current and isinstance(replica.role, Leading):
-                self._callbacks[replica.partition.topic][0](replica)
+            if error == KafkaError.NONE:
+                self._load(replica, term)
 
         replica.acknowledge(end - 1, replicated)
 
+    def _load(self, replica: Replica, term: int) -> None:
+        if self._terms.get(replica.partition) != term or not isinstance(replica.role, Leading):
+            return
+        loaded, unloaded = self._callbacks[replica.partition.topic]
+        try:
+            loaded(replica)
+        except CorruptLog:
+            # Better no coordinator than one that knows half. Clients are told to wait; the log may
+            # be copied anew, or another replica may lead, before it is tried again.
+            unloaded(replica.partition)
+            self._site.outside.after(RETRY_LOAD_MS, lambda: self._load(replica, term))
+
 
 def stored_batches(log: PartitionLog) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Every batch of a partition that is being loaded."""
+    """Every batch of a partition that is being loaded; CorruptLog if the disk has changed one."""
     for segment, position, header in log.batches(log.log_start_offset):
-        yield header, segment.log.read_at(position, header.size)
+        batch = segment.log.read_at(position, header.size)
+        if not crc_matches(batch, 0, header):
+            where = f"{log.directory}, batch at offset {header.base_offset}"
+            raise CorruptLog(where, "the checksum does not match")
+        yield header, batch
 
 
 def java_hash(text: str) -> int:

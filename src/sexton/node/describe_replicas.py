@@ -71,4 +71,5 @@ def _offsets(replica: Replica) -> ReplicaOffsets:
         mxro=group.mxro,
         size_bytes=log.size,
         segments=len(log.segments),
+        uncleanable=replica.cleaning.uncleanable,
     )

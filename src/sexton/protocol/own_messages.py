@@ -48,6 +48,7 @@ class ReplicaOffsets:
     mxro: int = wire.int64(default=-1)
     size_bytes: int = wire.int64(default=-1)
     segments: int = wire.int32()
+    uncleanable: str | None = wire.string(default=None, nullable="0+")  # why the cleaner fails
 
 
 @dataclass(slots=True)

@@ -319,7 +319,7 @@ def test_one_fetch_waits_at_a_time() -> None:
     with attacked() as listening, listening.connect() as peer:
         peer.send(encode_request(HeartbeatRequest("g"), 4, 1, "x") + fetch * 60)
         listening.wait_for(lambda: len(listening.node.asked) == 2)
-        for number in range(1, 50):
+        for number in range(1, 25):
             assert len(listening.node.asked) == number + 1
             listening.answer(number, FetchResponse())
             listening.wait_for(lambda: len(listening.node.asked) == number + 2)  # noqa: B023

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from sexton.base.errors import ConfigError
 from sexton.broker.cluster import ClusterConfig, LocalCluster
@@ -19,6 +20,7 @@ from sexton.broker.options import with_options
 from sexton.broker.steward import Steward
 from sexton.cli.live import Memory, View, watch
 from sexton.report.tables import Column, number
+from sexton.testing.waiting import until as wait_until
 from tests.conftest import RunSexton
 
 QUICK = {
@@ -180,6 +182,31 @@ def test_everything_is_cleaned_now(run_sexton: RunSexton, data: Path, orders: st
     answer = run_sexton("cluster", "clean", "orders", "--data", data, "--format", "json")
     assert answer.code == 0, answer.stderr
     assert answer.json["passes"] == []  # there is nothing in it yet
+
+
+def test_a_replica_that_cannot_be_cleaned_says_why_and_is_cleaned_once_it_can(
+    run_sexton: RunSexton, data: Path, bootstrap: str, orders: str
+) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number_ in range(20):
+        producer.produce(orders, key=b"k", value=b"%d" % number_, partition=0)
+        producer.flush(10)
+    segment = data / "broker-2" / f"{orders}-0" / f"{0:020}.log"
+    wait_until(lambda: segment.stat().st_size > 1_000, "all records on broker 2")
+    healthy = segment.read_bytes()
+    segment.write_bytes(healthy[:80] + bytes([healthy[80] ^ 1]) + healthy[81:])
+    run_sexton("cluster", "clean", orders, "--data", data)
+    for ways in (("--data", data), ("-b", bootstrap)):
+        told = run_sexton("cluster", "offsets", orders, *ways, "--format", "json")
+        assert told.code == 1, told.stderr
+        (found,) = told.json["findings"]
+        assert found["code"] == "uncleanable-partition" and found["where"] == "orders-0 on broker 2"
+        assert f"{0:020}.log" in found["message"]
+    by_broker = {r["broker"]: r["mcco"] for r in told.json["replicas"] if r["partition"] == 0}
+    assert by_broker[1] > 0 and by_broker[3] > 0 and by_broker[2] == 0, "the others go on"
+    segment.write_bytes(healthy)
+    run_sexton("cluster", "clean", orders, "--data", data)
+    assert run_sexton("cluster", "offsets", orders, "--data", data).code == 0
 
 
 def test_where_no_cluster_runs_one_is_told_how_to_start_it(
