@@ -396,6 +396,8 @@ class Checks:
         self, replica: Replica, before: list[tuple[str, int, bytes]], end: int
     ) -> None:
         group = self.group(replica.partition)
+        if replica.log.epochs.latest < group.truth.lost_before_epoch:
+            return  # what it has was given up, and it will be discarded
         left = {(kind, offset) for kind, offset, _ in witnesses(replica.log)}
         for kind, offset, key in before:
             if (kind, offset) in left or offset < replica.log.log_start_offset:
