@@ -7,8 +7,10 @@ code, the place, one sentence, the evidence, and what to do about it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from sexton.base.lazy_dataclass import dataclass
 
 Severity = Literal["error", "warning", "note"]
 Evidence = int | str | float | bool | None

@@ -12,7 +12,9 @@ So one address costs us at most ten checks a second, whatever it does.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from sexton.base.lazy_dataclass import dataclass
 
 REMEMBERED_S = 60.0
 LONGEST_DELAY_S = 5.0

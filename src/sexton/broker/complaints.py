@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from sexton.base.lazy_dataclass import dataclass
 
 MOST_PER_SECOND = 10
 

@@ -11,9 +11,9 @@ import asyncio
 import logging
 import struct
 import time
-from dataclasses import dataclass
 from typing import Any
 
+from sexton.base.lazy_dataclass import dataclass
 from sexton.broker.attempts import Attempts
 from sexton.broker.connection import Slot
 from sexton.broker.sasl import Challenge, Conversation, Failed, Known

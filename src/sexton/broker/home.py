@@ -17,11 +17,12 @@ import json
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import IO, Any
 
 from sexton.base.errors import ConfigError
+from sexton.base.lazy_dataclass import dataclass
 
 LOCK = ".lock"
 ADDRESSES = "cluster.json"

@@ -16,9 +16,10 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 
+from sexton.base.lazy_dataclass import dataclass
 from sexton.broker.chronicle import Chronicle
 from sexton.broker.cluster import LocalCluster
 from sexton.log.cleaner_report import Tally

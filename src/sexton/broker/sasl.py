@@ -13,9 +13,10 @@ tokens; no GSSAPI, no OAUTHBEARER. Everybody who is let in may do everything: th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.broker import scram
 from sexton.broker.users import Users
 from sexton.protocol.messages.sasl_handshake import SaslHandshakeResponse

@@ -19,9 +19,10 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sexton.base.errors import PeerError
+from sexton.base.lazy_dataclass import dataclass
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 LEAST_ITERATIONS = 4096  # as RFC 7677 and Kafka want

@@ -18,10 +18,11 @@ import os
 import ssl
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from sexton.base.errors import ConfigError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.broker.sasl import MECHANISMS
 from sexton.broker.users import Users, load_users
 

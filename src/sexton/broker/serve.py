@@ -15,9 +15,9 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Timer
 
+from sexton.base.lazy_dataclass import dataclass
 from sexton.broker.chronicle import Chronicle
 from sexton.broker.cluster import ClusterConfig, LocalCluster
 from sexton.broker.control_server import ControlServer

@@ -11,9 +11,9 @@ error that says what to do instead; and what Kafka does not know either stays an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sexton.base.errors import ConfigError, Refused
+from sexton.base.lazy_dataclass import dataclass
 from sexton.broker.cluster import ClusterConfig
 from sexton.broker.options import known_options, with_options
 from sexton.node.topic_options import BY_SYNONYM

@@ -20,10 +20,11 @@ import hmac
 import os
 import secrets
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from sexton.base.errors import ConfigError, SextonError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.broker.scram import (
     HASHES,
     LEAST_ITERATIONS,

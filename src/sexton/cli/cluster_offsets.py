@@ -91,7 +91,9 @@ def _rows(found: list[Json]) -> list[Row]:
 def _uncleanable(replica: Json) -> Finding:
     where = f"{replica['topic']}-{replica['partition']} on broker {replica['broker']}"
     remedy = "mend the cause; the broker tries again by itself"
-    return Finding("uncleanable-partition", "warning", where, str(replica["uncleanable"]), {}, remedy)
+    return Finding(
+        "uncleanable-partition", "warning", where, str(replica["uncleanable"]), {}, remedy
+    )
 
 
 def _look(reach: Reach, topics: list[str] | None, internal: bool, out: Output | None) -> list[Json]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -184,12 +187,13 @@ def _up(
     log_level: LogLevel,
     as_json: bool,
 ) -> None:
-    import asyncio
-    from dataclasses import replace
+    with _nothing_collected():
+        import asyncio
+        from dataclasses import replace
 
-    from sexton.broker import logs
-    from sexton.broker.home import Home, choose_ports, default_home
-    from sexton.broker.serve import MetricsAddress, serve
+        from sexton.broker import logs
+        from sexton.broker.home import Home, choose_ports, default_home
+        from sexton.broker.serve import MetricsAddress, serve
 
     logs.configure(log_level.value, as_json=log_format is LogFormat.json)
     home = Home((data or default_home()).absolute())
@@ -200,9 +204,24 @@ def _up(
     try:
         ports = choose_ports(host, wanted.brokers, port, home.addresses())
         announce = _announce_json if as_json else _announce
-        asyncio.run(serve(home, replace(wanted, ports=ports), metrics, announce))
+
+        def settle(ready: Ready) -> None:
+            gc.freeze()  # what there is now stays: to look through it would only hold clients up
+            announce(ready)
+
+        asyncio.run(serve(home, replace(wanted, ports=ports), metrics, settle))
     finally:
         home.leave()
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """For imports: of what they make nearly all stays, and the collector would look at it often."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def read_options(config: Path | None, settings: list[str] | None) -> dict[str, str]:

@@ -216,11 +216,18 @@ class Leader:
     def __post_init__(self) -> None:
         self.proposed = self.proposed.raised_to(self.removable)
 
-    def start(self) -> list[LeaderEffect]:
-        """The term begins. If records were lost with it, this log is what counts from now on."""
-        if self.lost_in != self.term:
+    def start(self, log_end: int) -> list[LeaderEffect]:
+        """The term begins. If records were lost, this log is what counts from now on.
+
+        Offsets from its end on will be given a second time: whatever was known of them, and agreed
+        on, was about other records. (Whoever else leads later has copied this log, or has it.)
+        """
+        if self.began_in >= self.lost_in:
             return []
-        self.began_in = self.term
+        mine, group = self.progress, self.removable
+        self.progress = Progress(min(mine.mcco, log_end), min(mine.mxfo, log_end))
+        self.removable = Removable(min(group.mtro, log_end), min(group.mxro, log_end))
+        self.proposed, self.began_in = self.removable, self.term
         return [Persist(self.progress, self.removable, self.began_in)]
 
     def handle(self, event: LeaderEvent) -> list[LeaderEffect]:

@@ -94,6 +94,6 @@ def _after_loss(settled: PartitionRecord, found: ReplicaState | None) -> Partiti
     return replace(
         lost,
         high_watermark=found.log_end,
-        mtro=min(settled.mtro, found.mcco),
-        mxro=min(settled.mxro, found.mxfo),
+        mtro=min(settled.mtro, found.mcco, found.log_end),
+        mxro=min(settled.mxro, found.mxfo, found.log_end),
     )

@@ -1,8 +1,8 @@
 """ListOffsets: the offset at a time, or at one of a log's ends.
 
 Versions 1 to 11; there is no tiered storage, so that what is local is everything (timestamp -4),
-and nothing is elsewhere (-5 and -6 are answered with -1). A consumer asks the leader; replica id -2,
-a debugging consumer, may ask any replica.
+and nothing is elsewhere (-5 and -6 are answered with -1). A consumer asks the leader; replica
+id -2, a debugging consumer, may ask any replica.
 """
 
 from __future__ import annotations

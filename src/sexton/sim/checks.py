@@ -222,7 +222,9 @@ class Checks:
         if seen is not None and seen.progress is progress and seen.removable is removable:
             return
         # A log that was discarded begins anew, with whatever its leader has.
-        assignment = (replica.state.assignment, replica.state.began_in)
+        role = replica.role
+        talk = (isinstance(role, Leading) and role.compaction) or replica.state
+        assignment = (replica.state.assignment, talk.began_in)
         if seen is not None and seen.assignment == assignment:
             if removable.mtro < seen.removable.mtro or removable.mxro < seen.removable.mxro:
                 self.fail(

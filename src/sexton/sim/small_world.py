@@ -302,7 +302,8 @@ class Rules:
             lost_in=world.lost_in,
             began_in=machine.began_in,
         )
-        world.leader.start()
+        world.leader.start(chosen.end)
+        machine.progress, machine.removable = world.leader.progress, world.leader.removable
         machine.began_in = world.leader.began_in
         if self.faults.kept_reports:
             world.leader.reports = {n: r for n, r in old_reports.items() if n != node}

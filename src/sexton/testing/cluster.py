@@ -8,9 +8,10 @@ effect where a client would see it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from sexton.base.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 
 from sexton.base.errors import ConfigError
+from sexton.base.lazy_dataclass import dataclass
 from sexton.broker.cluster import ClusterConfig, LocalCluster
 from sexton.broker.host import Clock
 from sexton.broker.options import with_options

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
 from sexton.base.errors import ConfigError, PeerError, Refused
+from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.broker.cluster import LocalCluster
 from sexton.broker.compiling import have_kernels
@@ -354,11 +354,16 @@ class EmbeddedActions:
         def idle() -> bool:
             return self._cluster.broker(node) is not broker or not broker.cleaning._busy
 
+        def looked_at(replica: Replica, looks: list[None]) -> bool:
+            if not looks and idle():  # its own timer may begin another pass before it hears this
+                self._act(node, broker, partial(_begin_pass, broker, replica, looks))
+            return bool(looks) or self._cluster.broker(node) is not broker
+
         for replica in list(broker.replicas.by_partition.values()):
-            await self._until(idle, f"broker {node} done with a pass over {replica.partition}")
+            look = partial(looked_at, replica, [])
+            await self._until(look, f"broker {node} done with a pass over {replica.partition}")
             if self._cluster.broker(node) is not broker:
                 raise ConfigError(f"broker {node}", "went away while it was cleaning")
-            self._act(node, broker, partial(_begin_pass, broker, replica))
         await self._until(idle, f"broker {node} done with its passes")
 
     async def _confer(self) -> None:
@@ -474,7 +479,11 @@ class EmbeddedActions:
             await asyncio.sleep(LOOK_AGAIN_S)
 
 
-def _begin_pass(broker: Broker, replica: Replica) -> None:
+def _begin_pass(broker: Broker, replica: Replica, looks: list[None]) -> None:
+    """A pass if the log is worth it, unless another one is under way: `looks` grows if not."""
+    if looks or broker.cleaning._busy:
+        return
+    looks.append(None)
     bounds, now_ms = replica.removable, broker.site.now_ms
     candidate = replica.cleaning.candidate(replica.log, now_ms, bounds.mtro, bounds.mxro)
     if candidate is not None:

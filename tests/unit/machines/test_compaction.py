@@ -24,6 +24,7 @@ from sexton.machines.compaction import (
     Propose,
     Refuse,
     Register,
+    Removable,
     Report,
     Tick,
 )
@@ -140,7 +141,7 @@ class Story:
             node, term, dict(self.members), chosen.progress, chosen.removable, self.lost_in,
             chosen.began_in,
         )  # fmt: skip
-        self.leader.start()
+        self.leader.start(log_end=1_000_000)
         for other in self.members:
             if other != node and other not in self.cut_off:
                 self._hear(other)
@@ -176,3 +177,16 @@ class Story:
 @datadriven(__file__, "testdata/compaction_*.txt")
 def test_compaction(path: Path) -> None:
     run_file(path, Story().run)
+
+
+def test_after_a_loss_nothing_is_known_of_offsets_that_are_given_again() -> None:
+    """The log that counts from now on ends at 6; what was agreed beyond was about other records."""
+    known = (Progress(19, 18), Removable(15, 4))
+    leader = Leader(1, 5, {1: 0, 2: 1}, *known, lost_in=5, began_in=-1)
+    effects = leader.start(log_end=6)
+    assert (leader.progress, leader.removable) == (Progress(6, 6), Removable(6, 4))
+    assert effects == [Persist(Progress(6, 6), Removable(6, 4), began_in=5)]
+    leader.check()
+    # Negative control: once that is settled, its own end says nothing against what was agreed.
+    later = Leader(1, 6, {1: 0, 2: 1}, *known, lost_in=5, began_in=5)
+    assert later.start(log_end=6) == [] and later.removable == Removable(15, 4)

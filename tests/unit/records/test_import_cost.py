@@ -73,6 +73,53 @@ def test_an_embedded_cluster_starts_without_the_compiler() -> None:
     assert loaded("import sexton.broker.cluster") <= {"asyncio"}
 
 
+def modules_after(code: str) -> set[str]:
+    """Every module that is there after `code`, in a new Python, with the packages they are in."""
+    show = "\nimport sys; sys.stderr.write(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code + show], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.split())
+
+
+def test_help_of_up_is_shown_without_a_broker() -> None:
+    there = modules_after("from sexton.cli.main import main; assert main(['up', '--help']) == 0")
+    assert "sexton.cli.up" in there
+    for package in ("asyncio", "ssl", "rich", "numpy"):
+        assert package not in there
+    for package in ("broker", "client", "lab", "log", "machines", "node", "protocol", "sim"):
+        assert f"sexton.{package}" not in there
+
+
+def test_an_embedded_cluster_is_imported_without_the_command_line_and_its_libraries() -> None:
+    there = modules_after("from sexton.testing import EmbeddedCluster")
+    assert "sexton.broker.cluster" in there
+    for package in ("typer", "pydantic", "rich", "numpy", "numba"):
+        assert package not in there
+    for name in ("cli", "client", "lab", "report", "sim", "testing.apache_kafka"):
+        assert f"sexton.{name}" not in there
+
+
+def test_a_broker_is_imported_without_writing_the_methods_of_its_messages() -> None:
+    code = """
+import sys
+import sexton.node.broker
+from sexton.protocol.registry import apis
+from sexton.protocol.messages.fetch import FetchRequest
+
+def written():
+    modules = [sys.modules[api.module] for api in apis() if api.module in sys.modules]
+    kinds = [kind for module in modules for kind in vars(module).values()
+             if hasattr(kind, "__dataclass_fields__")]
+    assert len(kinds) > 200, len(kinds)
+    return [kind.__name__ for kind in kinds if kind.__init__.__name__ == "__init__"]
+
+assert written() == [], written()
+FetchRequest()
+assert written() == ["ReplicaState", "FetchRequest"], written()
+"""
+    modules_after(code)
+
+
 def test_decoding_loads_numpy_but_the_compiler_only_once() -> None:
     code = "from sexton.records import scan; assert scan(bytes(100)).fault"
     loaded(code)
