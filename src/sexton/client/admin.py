@@ -6,6 +6,7 @@ Where Kafka says that there was nothing to do, that is an answer and not an erro
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -37,6 +38,7 @@ from sexton.protocol.own_messages import AskedTopic, DescribeReplicasRequest
 PREFERRED, UNCLEAN = 0, 1
 DEFAULT = -1  # for a number that the broker may choose
 _IN_STATES = range(6, 1 << 15)  # of DeleteTopics; earlier ones name topics in another field
+NEWS_TRIES, NEWS_PAUSE_S = 200, 0.05
 _DONE = (KafkaError.NONE, KafkaError.ELECTION_NOT_NEEDED)
 
 
@@ -50,12 +52,18 @@ async def create_topic(
     replication_factor: int = DEFAULT,
     configs: Mapping[str, str] | None = None,
 ) -> None:
+    """Makes a topic, and waits until a broker has heard of it; Kafka's controller does not."""
     wanted = CreatableTopic(topic, partitions, replication_factor)
     wanted.configs = [CreatableTopicConfig(k, v) for k, v in (configs or {}).items()]
     answer = await client.ask(CreateTopicsRequest([wanted]))
     for result in answer.topics:
         if result.error_code:
             raise refused(result.error_code, result.error_message or f"topic {topic}")
+    for _ in range(NEWS_TRIES):
+        found = (await client.topology([topic])).topics.get(topic)
+        if found is not None and found.partitions:
+            return
+        await asyncio.sleep(NEWS_PAUSE_S)
 
 
 async def delete_topic(client: Client, topic: str) -> None:

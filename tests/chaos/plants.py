@@ -1,0 +1,149 @@
+"""Mistakes to plant in the brokers, to see whether the chaos run finds them.
+
+A checker that has never found anything proves nothing. While a plant is in place, functions of the
+real brokers are others; afterwards they are as before:
+
+    with planted("acknowledged-at-once"):
+        chaos(1, plan=HUNTS["acknowledged-at-once"].plan)      must end with a violation
+
+Each has a plan of faults under which it shows every time. The same plan without it finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sexton.log import producers
+from sexton.log.partition import PartitionLog, Read
+from sexton.log.producers import AppendedBatch
+from sexton.machines import replication
+from sexton.machines.offset_messages import NO_PRODUCER_ID, Marker, OffsetRecord
+from sexton.machines.offset_table import Key, OffsetTable
+from sexton.node.outside import Caller
+from sexton.node.produce import Produce
+from sexton.protocol.messages.produce import ProduceRequest
+from sexton.records.layout import BatchHeader
+from tests.chaos.nemesis import Fault, busy_leader_dies, elect, hasty_return
+
+Patch = Callable[[object, str, object], Any]  # owner, name, what takes its place; returns the old
+Plant = Callable[[Patch], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    plant: Plant
+    plan: tuple[Fault, ...]
+    finds: frozenset[str]  # any of these is what it does
+
+
+HUNTS: dict[str, Hunt] = {}
+
+
+def hunted(*finds: str, plan: tuple[Fault, ...]) -> Callable[[Plant], Plant]:
+    def enter(plant: Plant) -> Plant:
+        HUNTS[plant.__name__.replace("_", "-")] = Hunt(plant, plan, frozenset(finds))
+        return plant
+
+    return enter
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """The mistake of that name is in the brokers meanwhile."""
+    undo: list[tuple[object, str, object]] = []
+
+    def patch(owner: object, attribute: str, new: object) -> Any:
+        old = vars(owner)[attribute]
+        undo.append((owner, attribute, old))
+        setattr(owner, attribute, new)
+        return old
+
+    try:
+        HUNTS[name].plant(patch)
+        yield
+    finally:
+        for owner, attribute, old in reversed(undo):
+            setattr(owner, attribute, old)
+
+
+# ── replication ──
+
+LEADER_DIES = (busy_leader_dies, busy_leader_dies)
+COMES_BACK = (hasty_return,)
+CALM = (elect, elect, elect, elect)
+
+
+@hunted("lost-write", plan=LEADER_DIES)
+def acknowledged_at_once(patch: Patch) -> None:
+    """A leader answers acks=all when it has the records itself."""
+
+    def handle(self: Produce, caller: Caller, request: ProduceRequest, version: int) -> None:
+        if request.transactional_id is None:
+            request = replace(request, acks=1)
+        right(self, caller, request, version)
+
+    right = patch(Produce, "handle", handle)
+
+
+@hunted("lost-write", "moved-write", plan=COMES_BACK)
+def in_sync_at_first_fetch(patch: Patch) -> None:
+    """A follower joins the ISR before it has what was acknowledged without it."""
+
+    def let_in(leader: replication.Leader, node: int) -> list[replication.Effect]:
+        if leader.proposed is not None or node in leader.membership.isr:
+            return []
+        joined = {*leader.membership.isr, node}
+        order = leader.membership.replicas
+        return [leader._ask_for(tuple(member for member in order if member in joined))]
+
+    patch(replication.Leader, "_let_in", let_in)
+
+
+@hunted("duplicate", plan=LEADER_DIES)
+def repeats_not_recognised(patch: Patch) -> None:
+    """A batch that is sent again is appended again."""
+
+    def repeat(_producer: producers.Producer, _header: BatchHeader) -> AppendedBatch | None:
+        return None
+
+    def check_data(*_what: object) -> None:
+        pass
+
+    patch(producers, "_repeat", repeat)
+    patch(producers, "_check_data", check_data)
+
+
+# ── transactions ──
+
+
+@hunted("aborted-read", plan=CALM)
+def aborted_not_told(patch: Patch) -> None:
+    """A read_committed fetch does not say which of its transactions were aborted."""
+
+    def read(log: PartitionLog, offset: int, max_bytes: int, **more: Any) -> Read:
+        found: Read = right(log, offset, max_bytes, **more)
+        return Read(found.slice)
+
+    right = patch(PartitionLog, "read", read)
+
+
+@hunted("aborted-read", plan=CALM)
+def stable_up_to_the_high_watermark(patch: Patch) -> None:
+    """read_committed readers get what belongs to open transactions."""
+    patch(PartitionLog, "last_stable_offset", property(lambda log: log.high_watermark))
+
+
+@hunted("not-copied", plan=CALM)
+def offsets_outside_of_transactions(patch: Patch) -> None:
+    """What a transaction says of a group's offsets counts at once, whether it commits or not."""
+
+    def apply(table: OffsetTable, entry: OffsetRecord | Marker, place: int) -> list[Key]:
+        if isinstance(entry, OffsetRecord):
+            entry = replace(entry, producer_id=NO_PRODUCER_ID)
+        keys: list[Key] = right(table, entry, place)
+        return keys
+
+    right = patch(OffsetTable, "apply", apply)

@@ -1,0 +1,44 @@
+"""Real clients, a cluster that is being disturbed, and a judge who knows what clients were told."""
+
+from __future__ import annotations
+
+from random import SystemRandom
+
+import pytest
+
+from tests.chaos.nemesis import long_absence
+from tests.chaos.run import chaos
+
+pytestmark = pytest.mark.soak  # real clients, minutes, and chance
+
+SECONDS = 15.0
+MINUTES = 3.0
+
+
+def unbroken(seed: int, seconds: float) -> None:
+    outcome = chaos(seed, seconds)
+    again = f"again: .venv/bin/python -m tests.chaos.run {seed} {seconds:g}"
+    assert not outcome.violations, f"{outcome}\n{again}"
+    print(outcome)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_that_clients_were_promised_is_broken(seed: int) -> None:
+    unbroken(seed, SECONDS)
+
+
+@pytest.mark.parametrize("_number", range(5))
+def test_nothing_is_broken_for_long(_number: int) -> None:
+    unbroken(SystemRandom().randrange(1_000_000), MINUTES * 60)
+
+
+def test_deleted_keys_stay_deleted_though_their_tombstones_go() -> None:
+    outcome = chaos(1, plan=(long_absence, long_absence))
+    assert not outcome.violations, str(outcome)
+    assert outcome.forgotten > 0, str(outcome)
+
+
+def test_deleted_keys_return_where_each_replica_cleans_as_it_likes() -> None:
+    """As in Apache Kafka: the same faults at the same timers."""
+    outcome = chaos(1, compaction="independent", plan=(long_absence, long_absence))
+    assert "deleted-key-lives" in outcome.kinds, str(outcome)

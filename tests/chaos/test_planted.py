@@ -1,0 +1,25 @@
+"""The chaos run finds what is wrong: each mistake is planted, found, and without it nothing is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chaos.plants import HUNTS, planted
+from tests.chaos.run import chaos
+
+pytestmark = pytest.mark.soak  # real clients, minutes, and chance
+
+PLANS = list(dict.fromkeys(hunt.plan for hunt in HUNTS.values()))
+
+
+@pytest.mark.parametrize("name", HUNTS)
+def test_each_planted_mistake_is_found(name: str) -> None:
+    hunt = HUNTS[name]
+    with planted(name):
+        outcome = chaos(1, plan=hunt.plan)
+    assert outcome.kinds & hunt.finds, str(outcome)
+
+
+def test_the_same_faults_without_a_mistake_break_nothing() -> None:
+    outcome = chaos(1, plan=tuple(fault for plan in PLANS for fault in plan))
+    assert not outcome.violations, str(outcome)
