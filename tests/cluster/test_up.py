@@ -274,7 +274,7 @@ def test_a_person_reads_where_it_is_and_what_to_do(tmp_path: Path) -> None:
     assert text.startswith("1 broker ready in ")
     assert f"bootstrap servers  {remembered.bootstrap_servers}\n" in text
     assert f"data               {tmp_path}\n" in text
-    assert "sexton cluster offsets --watch" in text
+    assert "sexton cluster offsets --watch\n" in text  # found by $SEXTON_DATA
 
 
 def refused(tmp_path: Path, *options: object) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -271,11 +272,15 @@ def _keep_strangers_out(wanted: ClusterConfig, insecure: bool, metrics_host: str
 
 
 def _announce(ready: Ready) -> None:
+    from sexton.broker.home import default_home
+
     cluster = ready.cluster
     number = len(cluster.numbers)
     plural = "broker" if number == 1 else "brokers"
     policy = cluster.config.broker.log.compaction_policy
     first = cluster.bootstrap_servers.split(",")[0]
+    usual = cluster.data == default_home().absolute()
+    elsewhere = "" if usual else f" --data {shlex.quote(str(cluster.data))}"
     lines = [
         f"{number} {plural} ready in {ready.seconds:.2f} s, compaction is {policy}",
         "",
@@ -289,8 +294,8 @@ def _announce(ready: Ready) -> None:
     lines += [
         "",
         "  In another terminal:",
-        "    sexton cluster status",
-        "    sexton cluster offsets --watch",
+        f"    sexton cluster status{elsewhere}",
+        f"    sexton cluster offsets --watch{elsewhere}",
         f"    kafka-topics.sh --bootstrap-server {first} --list",
         "",
         "Ctrl-C stops it; topics and records stay.",
