@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from crc32c import crc32c
-
 from sexton.base.errors import CorruptLog
 from sexton.base.findings import Finding
 from sexton.log.checkpoints import parse_epochs
 from sexton.log.config import LogConfig
 from sexton.log.disk import Disk
 from sexton.log.epochs import LeaderEpochs
+from sexton.log.incoming import crc_matches
 from sexton.log.names import (
     CLEANED,
     DELETED,
@@ -34,7 +33,7 @@ from sexton.log.producers import Producers
 from sexton.log.replay import load_producers, rebuild_producers, replayed
 from sexton.log.segment import MOST_RELATIVE_OFFSET, Segment
 from sexton.records.control import first_control_record
-from sexton.records.layout import CRC_START, BatchHeader
+from sexton.records.layout import BatchHeader
 
 
 @dataclass(slots=True)
@@ -222,7 +221,7 @@ def _fault(segment: Segment, header: BatchHeader, batch: memoryview) -> str | No
     if header.last_offset - segment.base_offset > MOST_RELATIVE_OFFSET:
         # A changed bit: no checksum covers the base offset.
         return f"offset {header.last_offset} is too far from the first of its segment"
-    if crc32c(batch[CRC_START:]) != header.crc:
+    if not crc_matches(batch, 0, header):
         return "the checksum does not match"
     return None
 

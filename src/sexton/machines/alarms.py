@@ -5,6 +5,7 @@ alarm, which rings no later than the key's deadline; a heap finds the ones that 
 
     by(key, deadline)   from now on the key's alarm rings at the deadline, or earlier
     due(now, limit)     the keys whose alarm has rung; who still has a deadline sets it again
+    new_wake_ms()       when to be woken, if that is earlier than what was asked for before
 
 That an alarm may ring early is the trick. Most deadlines move away again and again, at each commit
 and each transaction; such a key keeps the alarm it has, and nothing is done until that one rings.
@@ -33,6 +34,7 @@ class Alarms(Generic[Key]):
     def __init__(self) -> None:
         self._at: dict[Key, int] = {}
         self._heap: list[tuple[int, Key]] = []
+        self._wake_ms: int | None = None  # what was asked for and has not come
 
     def __len__(self) -> int:
         return len(self._at)
@@ -60,6 +62,17 @@ class Alarms(Generic[Key]):
             del self._at[key]
             rung.append(key)
         return rung
+
+    def woken(self) -> None:
+        """A tick has come, whether it was asked for or not."""
+        self._wake_ms = None
+
+    def new_wake_ms(self) -> int | None:
+        first = self.first_ms
+        if first is None or (self._wake_ms is not None and first >= self._wake_ms):
+            return None
+        self._wake_ms = first
+        return first
 
     @property
     def first_ms(self) -> int | None:

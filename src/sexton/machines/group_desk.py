@@ -67,7 +67,7 @@ class Desk:
     deadlines: dict[Timer, int] = field(default_factory=dict)
     _writes: OrderedDict[Token, _Write] = field(default_factory=OrderedDict)
     _last_token: Token = 0
-    _alarms: Alarms[Timer] = field(default_factory=Alarms)
+    alarms: Alarms[Timer] = field(default_factory=Alarms)
 
     # ── for groups ──
 
@@ -100,11 +100,11 @@ class Desk:
     def by(self, timer: Timer, delay_ms: int) -> None:
         """From now on; replaces the deadline that this timer had."""
         self.deadlines[timer] = self.clock_ms + delay_ms
-        self._alarms.by(timer, self.deadlines[timer])
+        self.alarms.by(timer, self.deadlines[timer])
 
     def cancel(self, timer: Timer) -> None:
         if self.deadlines.pop(timer, None) is not None:
-            self._alarms.cancel(timer)
+            self.alarms.cancel(timer)
 
     def new_id(self) -> str:
         """A random uuid, in Java's writing."""
@@ -140,7 +140,7 @@ class Desk:
 
     def due(self) -> Iterator[Timer]:
         """Whose deadline has passed, one by one: what is done for one may help another."""
-        for timer in self._alarms.due(self.clock_ms, TICK_LIMIT):
+        for timer in self.alarms.due(self.clock_ms, TICK_LIMIT):
             deadline = self.deadlines.get(timer)
             if deadline is None:
                 continue
@@ -148,11 +148,7 @@ class Desk:
                 del self.deadlines[timer]
                 yield timer
             else:
-                self._alarms.by(timer, deadline)
-
-    @property
-    def first_alarm_ms(self) -> int | None:
-        return self._alarms.first_ms
+                self.alarms.by(timer, deadline)
 
     @property
     def writing(self) -> tuple[GroupRecord, ...]:
@@ -161,11 +157,11 @@ class Desk:
 
     def clear(self) -> None:
         self.effects, self.deadlines = [], {}
-        self._writes, self._alarms = OrderedDict(), Alarms()
+        self._writes, self.alarms = OrderedDict(), Alarms()
 
     def check(self) -> None:
         assert list(self._writes) == sorted(self._writes)
         for timer, deadline in self.deadlines.items():
-            alarm = self._alarms.at(timer)
+            alarm = self.alarms.at(timer)
             assert alarm is not None and alarm <= deadline
-        assert len(self._alarms) == len(self.deadlines)
+        assert len(self.alarms) == len(self.deadlines)

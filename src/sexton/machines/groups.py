@@ -75,18 +75,15 @@ class Groups:
         self._desk = Desk(config, random)
         self.leading = False
         self.groups: dict[str, ClassicGroup | ConsumerGroup] = {}
-        self._wake_ms: int | None = None  # the tick that was asked for
 
     def handle(self, event: Event, now_ms: int, clock_ms: int) -> list[Effect]:
         desk = self._desk
         desk.now_ms, desk.clock_ms = now_ms, clock_ms
         if isinstance(event, Tick):
-            self._wake_ms = None
+            desk.alarms.woken()
         self._handle(event)
-        first = desk.first_alarm_ms
-        if first is not None and (self._wake_ms is None or first < self._wake_ms):
-            self._wake_ms = first
-            desk.effects.append(WakeAt(first))
+        if (wake_ms := desk.alarms.new_wake_ms()) is not None:
+            desk.effects.append(WakeAt(wake_ms))
         effects, desk.effects = desk.effects, []
         return effects
 
@@ -360,7 +357,7 @@ class Groups:
         answers = [effect for effect in self._desk.effects if isinstance(effect, Answer)]
         self._desk.clear()
         self._desk.effects += answers
-        self.groups, self._wake_ms = {}, None
+        self.groups = {}
 
     # ── what must be true ──
 

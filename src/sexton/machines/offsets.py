@@ -101,16 +101,13 @@ class Offsets:
     _in_flight: dict[Key, dict[Token, bool]] = field(default_factory=dict)  # in a transaction?
     _last_token: Token = 0
     _alarms: Alarms[Key] = field(default_factory=Alarms)
-    _wake_ms: int | None = None  # the tick that was asked for
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         if isinstance(event, Tick):
-            self._wake_ms = None
+            self._alarms.woken()
         effects = self._handle(event, now_ms)
-        first = self._alarms.first_ms
-        if first is not None and (self._wake_ms is None or first < self._wake_ms):
-            self._wake_ms = first
-            effects.append(WakeAt(first))
+        if (wake_ms := self._alarms.new_wake_ms()) is not None:
+            effects.append(WakeAt(wake_ms))
         return effects
 
     def _handle(self, event: Event, now_ms: int) -> list[Effect]:
@@ -318,7 +315,7 @@ class Offsets:
         self.leading = self.loading = False
         self.table, self.memberships = OffsetTable(), {}
         self._writes, self._in_flight = OrderedDict(), {}
-        self._alarms, self._wake_ms = Alarms(), None
+        self._alarms = Alarms()
         return [_refusal(request, KafkaError.NOT_COORDINATOR) for request in waiting]
 
     # ── membership and time ──

@@ -98,16 +98,13 @@ class Coordinator:
     _tokens: dict[Token, str] = field(default_factory=dict)  # who waits for it
     _last_token: Token = 0
     _alarms: Alarms[str] = field(default_factory=Alarms)
-    _wake_ms: int | None = None  # the tick that was asked for
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         if isinstance(event, Tick):
-            self._wake_ms = None
+            self._alarms.woken()
         effects = self._handle(event, now_ms)
-        first = self._alarms.first_ms
-        if first is not None and (self._wake_ms is None or first < self._wake_ms):
-            self._wake_ms = first
-            effects.append(WakeAt(first))
+        if (wake_ms := self._alarms.new_wake_ms()) is not None:
+            effects.append(WakeAt(wake_ms))
         return effects
 
     def _handle(self, event: Event, now_ms: int) -> list[Effect]:
@@ -425,7 +422,7 @@ class Coordinator:
         pending = [entry.pending for entry in self.entries.values() if entry.pending is not None]
         self.coordinator_epoch, self.loading = None, False
         self.entries, self._tokens = {}, {}
-        self._alarms, self._wake_ms = Alarms(), None
+        self._alarms = Alarms()
         requests = [under_way.request for under_way in pending if under_way.request is not None]
         return [rules.refusal(request, KafkaError.NOT_COORDINATOR) for request in requests]
 

@@ -195,8 +195,7 @@ class Fetch:
     def _partition(self, key: Key) -> TopicPartition:
         if key.topic_id == NO_ID:
             return TopicPartition(key.topic, key.partition)
-        topic = self._site.image.topic_by_id(key.topic_id.hex())
-        return TopicPartition(topic.name if topic else "", key.partition)
+        return TopicPartition(self._site.topic_name(key.topic_id), key.partition)
 
     # ── answering ──
 

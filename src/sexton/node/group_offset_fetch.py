@@ -12,7 +12,7 @@ from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.machines import offset_messages as machine
-from sexton.node.group_offsets import GroupOffsets, id_of, name_of
+from sexton.node.group_offsets import GroupOffsets, id_of
 from sexton.node.groups import Groups
 from sexton.node.outside import Caller
 from sexton.node.site import Site
@@ -87,7 +87,7 @@ class GroupOffsetFetch:
         if group.topics is not None:
             wanted = []
             for topic in group.topics:
-                name = topic.name or name_of(self._site, topic.topic_id)
+                name = topic.name or self._site.topic_name(topic.topic_id)
                 if name:
                     wanted += [(name, number) for number in topic.partition_indexes]
                 else:

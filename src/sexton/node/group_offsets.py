@@ -169,7 +169,7 @@ class GroupOffsets:
         return KafkaError.NONE
 
     def commit(self, caller: Caller, request: OffsetCommitRequest, version: int) -> None:
-        names = [topic.name or name_of(self._site, topic.topic_id) for topic in request.topics]
+        names = [topic.name or self._site.topic_name(topic.topic_id) for topic in request.topics]
         wanted: dict[TopicPartition, machine.CommittedOffset] = {}
         for name, topic in zip(names, request.topics, strict=True):
             for p in topic.partitions:
@@ -324,11 +324,6 @@ class GroupOffsets:
     def check(self) -> None:
         for offsets in self.machines.values():
             offsets.check()
-
-
-def name_of(site: Site, topic_id: bytes) -> str:
-    topic = site.image.topic_by_id(topic_id.hex())
-    return "" if topic is None else topic.name
 
 
 def id_of(site: Site, topic: str) -> bytes | None:

@@ -80,7 +80,7 @@ class Produce:
         )
         todo: list[tuple[TopicPartition, Buffer, PartitionProduceResponse]] = []
         for topic in request.topic_data:
-            name = topic.name or self._name_of(topic.topic_id)
+            name = topic.name or self._site.topic_name(topic.topic_id)
             answered = TopicProduceResponse(name=name, topic_id=topic.topic_id)
             call.response.responses.append(answered)
             for data in topic.partition_data:
@@ -102,10 +102,6 @@ class Produce:
         verifying = self._verifying.get((partition, producer_id))
         if verifying is not None:
             verifying.ended_meanwhile = True
-
-    def _name_of(self, topic_id: bytes) -> str:
-        found = self._site.image.topic_by_id(topic_id.hex())
-        return found.name if found else ""
 
     def _take(
         self,

@@ -313,17 +313,16 @@ class Replica:
     @property
     def removable(self) -> compaction.Removable:
         """Below which offsets this replica may forget witnesses."""
-        role = self.role
-        if isinstance(role, Leading) and role.compaction is not None:
-            return role.compaction.removable
-        return self.state.removable
+        return self.talk.removable
 
     @property
     def progress(self) -> compaction.Progress:
-        role = self.role
-        if isinstance(role, Leading) and role.compaction is not None:
-            return role.compaction.progress
-        return self.state.progress
+        return self.talk.progress
+
+    @property
+    def talk(self) -> compaction.Leader | compaction.Follower:
+        """Its part in the conversation about compaction: what it keeps, unless it leads one."""
+        return (isinstance(self.role, Leading) and self.role.compaction) or self.state
 
     def cleaned(self, end: int) -> None:
         """A pass over everything below `end` is durable."""

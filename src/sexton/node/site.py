@@ -45,6 +45,11 @@ class Site:
         patience = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
         self.outside.ask(CONTROLLER, request, then, patience)
 
+    def topic_name(self, topic_id: bytes) -> str:
+        """Of the topic with this id, or nothing."""
+        topic = self.image.topic_by_id(topic_id.hex())
+        return "" if topic is None else topic.name
+
     def log_config(self, topic: str) -> LogConfig:
         """The broker's defaults with the topic's own options over them."""
         return log_config(self.config.log, dynamic_options(self.image, self.node, topic))

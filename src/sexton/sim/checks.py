@@ -165,7 +165,7 @@ class Checks:
         seen = self._last_seen.setdefault(process.address, {})
         for partition, replica in broker.replicas.by_partition.items():
             role = replica.role
-            talk = (isinstance(role, Leading) and role.compaction) or replica.state
+            talk = replica.talk
             now = (role, replica.log.high_watermark, talk.progress, talk.removable)
             if seen.get(partition) == now:
                 continue
@@ -222,9 +222,7 @@ class Checks:
         if seen is not None and seen.progress is progress and seen.removable is removable:
             return
         # A log that was discarded begins anew, with whatever its leader has.
-        role = replica.role
-        talk = (isinstance(role, Leading) and role.compaction) or replica.state
-        assignment = (replica.state.assignment, talk.began_in)
+        assignment = (replica.state.assignment, replica.talk.began_in)
         if seen is not None and seen.assignment == assignment:
             if removable.mtro < seen.removable.mtro or removable.mxro < seen.removable.mxro:
                 self.fail(

@@ -110,8 +110,7 @@ def stable_offset_as_mxfo(patch: Patch) -> None:
     _silence(patch)
 
     def note(replica: Replica) -> None:
-        role, stable = replica.role, replica.log.last_stable_offset
-        talk = (isinstance(role, Leading) and role.compaction) or replica.state
+        talk, stable = replica.talk, replica.log.last_stable_offset
         talk.progress = compaction._further(talk.progress, Progress(0, stable))
 
     def collect(self: Coordination, caller: object, request: Any) -> None:
