@@ -12,7 +12,7 @@ import subprocess
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -168,7 +168,36 @@ def test_nothing_is_lost_and_nothing_is_there_twice(cluster: EmbeddedCluster, wr
     gc.collect()
     (count,) = written
     assert count > 50 * FAILOVERS
+    assert_each_once_in_order(cluster, topic, count)
+
+
+def assert_each_once_in_order(cluster: EmbeddedCluster, topic: str, count: int) -> None:
     assert values(everything(cluster, topic)) == [str(number) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("what", "numbers", "seen"),
+    [
+        ("as-written", [0, 1, 2], False),
+        ("lost", [0, 2], True),
+        ("lost-at-the-end", [0, 1], True),
+        ("twice", [0, 1, 1, 2], True),
+        ("again-later", [0, 1, 2, 1], True),
+        ("reordered", [0, 2, 1], True),
+    ],
+)
+def test_what_is_lost_twice_or_reordered_would_be_seen(
+    cluster: EmbeddedCluster, what: str, numbers: list[int], seen: bool
+) -> None:
+    """The other tests prove something only if this check can fail: a client wrote it so."""
+    topic = f"three-numbers-{what}"
+    cluster.create_topic(topic, [[1, 2, 3]])
+    producer = make_producer(cluster)
+    for number in numbers:
+        producer.produce(topic, str(number))
+    assert producer.flush(PATIENCE_S) == 0
+    with pytest.raises(AssertionError) if seen else nullcontext():
+        assert_each_once_in_order(cluster, topic, 3)
 
 
 def test_a_group_outlives_its_coordinator(cluster: EmbeddedCluster) -> None:

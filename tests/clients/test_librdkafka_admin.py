@@ -242,7 +242,7 @@ def test_a_group_is_looked_after(
         described = only(admin.describe_consumer_groups([group]))
         assert described.state == ConsumerGroupState.STABLE
         (member,) = described.members
-        assert member.client_id == "the reader"
+        assert (member.client_id, member.host) == ("the reader", "/127.0.0.1")
         assert sorted(p.partition for p in member.assignment.topic_partitions) == [0, 1]
         assert refused(admin.delete_consumer_groups([group])) == KafkaError.NON_EMPTY_GROUP
 

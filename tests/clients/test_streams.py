@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from random import Random
 
@@ -19,10 +19,8 @@ from sexton.testing.apache_kafka import tool_command
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.clients.java import SOURCES
-from tests.clients.librdkafka import PATIENCE_S, everything, make_producer
+from tests.clients.librdkafka import PATIENCE_S, everything, make_producer, transactional
 from tests.clients.streams_jars import streams_jars
-
-pytestmark = pytest.mark.kafka
 
 WORDS = [f"word-{number}" for number in range(40)]
 LINES_A_ROUND = 300
@@ -48,18 +46,22 @@ def word_count(cluster: EmbeddedCluster, directory: Path) -> Iterator[subprocess
             process.kill()
 
 
-def counts(cluster: EmbeddedCluster) -> dict[str, list[int]]:
+def counts(cluster: EmbeddedCluster, topic: str = "counts") -> dict[str, list[int]]:
     """What a reader of committed records sees of each word, in order."""
     found: dict[str, list[int]] = defaultdict(list)
-    for message in everything(cluster, "counts"):
+    for message in everything(cluster, topic):
         found[(message.key() or b"").decode()].append(int(message.value() or b""))
     return found
 
 
-def expected(written: Counter[str]) -> dict[str, list[int]]:
-    return {word: list(range(1, count + 1)) for word, count in written.items()}
+def assert_counted_once(
+    cluster: EmbeddedCluster, written: Counter[str], topic: str = "counts"
+) -> None:
+    expected = {word: list(range(1, count + 1)) for word, count in written.items()}
+    assert counts(cluster, topic) == expected
 
 
+@pytest.mark.kafka
 def test_words_are_counted_exactly_once_over_failovers(tmp_path: Path) -> None:
     with EmbeddedCluster(brokers=3) as cluster:
         cluster.create_topic("lines", 2)
@@ -99,4 +101,40 @@ def test_words_are_counted_exactly_once_over_failovers(tmp_path: Path) -> None:
                 "all words are counted",
                 60,
             )
-        assert counts(cluster) == expected(written)
+        assert_counted_once(cluster, written)
+
+
+@pytest.mark.parametrize(
+    ("found", "seen"),
+    [
+        ("a1 b1 a2", False),
+        ("a1 b1", True),  # a record was lost
+        ("a1 a2", True),  # a word was lost
+        ("a2 b1", True),  # a count was lost
+        ("a1 b1 a2 a3", True),  # a record was counted twice
+        ("a1 b1 a2 a2", True),  # a count was written twice
+        ("a1 b1 a1 a2", True),  # what was counted was forgotten, and counted again
+        ("a2 b1 a1", True),
+    ],
+)
+def test_what_is_lost_or_counted_twice_would_be_seen(
+    cluster: EmbeddedCluster, topic: str, found: str, seen: bool
+) -> None:
+    """The word count proves something only if this check can fail: a client wrote it so.
+
+    Of what it aborts nothing is seen, so that a count which is tried again is no error.
+    """
+    producer = transactional(cluster, topic)
+
+    def write(words: str) -> None:
+        producer.begin_transaction()
+        for each in words.split():
+            producer.produce(topic, each[1:], key=each[0])
+        producer.flush(PATIENCE_S)
+
+    write("a1 b1 a2")
+    producer.abort_transaction(PATIENCE_S)
+    write(found)
+    producer.commit_transaction(PATIENCE_S)
+    with pytest.raises(AssertionError) if seen else nullcontext():
+        assert_counted_once(cluster, Counter("aab"), topic)

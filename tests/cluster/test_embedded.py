@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,17 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from sexton.base.errors import ConfigError, Refused
+from sexton.broker.cluster import HAND_OVER_S
 from sexton.lab.looking import consumed, replica_logs
+from sexton.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from sexton.testing.apache_kafka import ApacheKafka
 from sexton.testing.cluster import Cluster
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import TimedOut
+from tests.kafka_connection import GROUP, Connection
 
 COMPACT = {"cleanup.policy": "compact"}
 
@@ -55,6 +62,85 @@ def test_a_killed_broker_costs_no_acknowledged_record(three: EmbeddedCluster) ->
     three.wait_until_in_sync("orders")
     three.elect("orders", 0, 1)
     assert values_in(three, "orders") == ["a", "b"]
+
+
+def test_a_broker_that_is_stopped_hands_over_first() -> None:
+    # Its session would last for long, so nothing but its own word moves the leader.
+    options = {"broker.session.timeout.ms": 60_000}
+    with EmbeddedCluster(options=options, noticed_after_ms=None) as cluster:
+        cluster.create_topic("orders", [[1, 2, 3]])
+        cluster.create_topic("alone", [[1]])
+        produce(cluster, "orders", "a")
+        assert cluster._cluster is not None
+        listener, image = cluster._cluster.listeners[1], cluster._cluster.controller.image
+        led_when_closed: list[int] = []
+        close = listener.close
+
+        def look_and_close() -> None:
+            led_when_closed.append(sum(1 for p in image.partitions.values() if p.leader == 1))
+            close()
+
+        listener.close = look_and_close  # type: ignore[method-assign]
+        cluster.stop(1)
+        assert cluster.running() == [2, 3]
+        assert led_when_closed[0] == 0
+        state, alone = cluster.partition("orders"), cluster.partition("alone")
+        assert state is not None and alone is not None
+        assert (state.leader, state.isr) == (2, (2, 3))
+        assert (alone.leader, alone.isr) == (-1, (1,)), "nobody else has it"
+        produce(cluster, "orders", "b")
+        cluster.restart(1)
+        assert cluster.leader_of("alone") == 1
+        cluster.wait_until_in_sync("orders")
+        assert values_in(cluster, "orders") == ["a", "b"]
+
+
+def test_a_broker_that_is_alone_stops_without_waiting_for_anybody() -> None:
+    with EmbeddedCluster(brokers=1) as cluster:
+        cluster.create_topic("orders", 1)
+        produce(cluster, "orders", "a")
+        began = time.monotonic()
+        cluster.restart(1)
+        assert time.monotonic() - began < 3
+        produce(cluster, "orders", "b")
+        assert values_in(cluster, "orders") == ["a", "b"]
+
+
+@pytest.mark.parametrize("harm", ["isolate", "pause"])
+def test_a_broker_that_cannot_say_that_it_leaves_is_stopped_all_the_same(
+    three: EmbeddedCluster, harm: str
+) -> None:
+    three.create_topic("orders", [[1, 2, 3]])
+    getattr(three, harm)(1)
+    began = time.monotonic()
+    three.stop(1)
+    assert time.monotonic() - began < HAND_OVER_S
+    assert three.wait_for("orders", 0, lambda state: state.leader != 1).isr == (2, 3)
+
+
+def test_a_producer_hardly_notices_a_rolling_restart() -> None:
+    session = {"broker.session.timeout.ms": 60_000}
+    with EmbeddedCluster(options=session, noticed_after_ms=None) as cluster:
+        cluster.create_topic("orders", [[1, 2, 3]], {"min.insync.replicas": 2})
+        settings = {"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0, "acks": "all"}
+        producer = Producer(settings | {"enable.idempotence": True, "linger.ms": 0})
+        written: list[str] = []
+
+        def write_until(done: Callable[[], bool]) -> None:
+            while not done():
+                written.append(str(len(written)))
+                producer.produce("orders", written[-1].encode(), partition=0)
+                assert producer.flush(10) == 0, "it waits for a broker that is gone"
+
+        for node in (1, 2, 3):
+            operator = threading.Thread(target=cluster.stop, args=[node])
+            operator.start()
+            write_until(lambda: not operator.is_alive())  # noqa: B023
+            seen = len(written)
+            write_until(lambda: len(written) > seen + 3)  # noqa: B023
+            cluster.restart(node)
+            cluster.wait_until_in_sync("orders")
+        assert values_in(cluster, "orders") == written
 
 
 def test_a_stopped_cluster_is_started_again_with_its_data(tmp_path: Path) -> None:
@@ -204,6 +290,27 @@ def test_one_broker_can_be_cleaned_alone(three: EmbeddedCluster) -> None:
     assert {o.mtro for o in three.offsets("latest").values()} == {0}, "the slowest decides"
 
 
+# ── groups ──
+
+
+def test_members_of_new_groups_hear_often_from_their_coordinator() -> None:
+    with EmbeddedCluster(brokers=1) as cluster, Connection(cluster.address_of(1)) as connection:
+        cluster.create_topic("orders", 1)
+        cluster.wait_until(lambda: connection.has_coordinator("g", GROUP))
+        joins = ConsumerGroupHeartbeatRequest(
+            "g", str(uuid.uuid4()), 0, rebalance_timeout_ms=1_000, subscribed_topic_names=["orders"]
+        )
+        joins.topic_partitions = []
+        answers: list[ConsumerGroupHeartbeatResponse] = []
+
+        def joined() -> bool:  # the coordinator may be reading its log
+            answers.append(connection.send(joins, 1, ConsumerGroupHeartbeatResponse))
+            return not answers[-1].error_code
+
+        cluster.wait_until(joined)
+        assert answers[-1].heartbeat_interval_ms == 500
+
+
 # ── how it is used ──
 
 
@@ -244,6 +351,9 @@ def test_both_clusters_are_the_same_to_a_script() -> None:
         ({"options": {"log.segment.byte": 1}}, "log.segment.bytes"),
         ({"options": {"num.partitions": "many"}}, "num.partitions"),
         ({"compaction": "sometimes"}, "compaction.policy"),
+        ({"host": "0.0.0.0"}, "insecure=True"),
+        ({"host": "0.0.0.0", "advertised_host": "here"}, "insecure=True"),
+        ({"host": "0.0.0.0", "insecure": True}, "advertised_host"),
     ],
 )
 def test_a_wrong_option_is_named_before_anything_starts(
@@ -252,6 +362,13 @@ def test_a_wrong_option_is_named_before_anything_starts(
     with pytest.raises(ConfigError) as caught:
         EmbeddedCluster(**wrong)
     assert complaint in f"{caught.value} {caught.value.hint}"
+
+
+def test_others_are_let_in_if_that_is_meant() -> None:
+    with EmbeddedCluster(1, host="0.0.0.0", advertised_host="127.0.0.1", insecure=True) as cluster:
+        assert cluster.bootstrap_servers == cluster.address_of(1)
+        produce(cluster, "orders", "a")
+        assert values_in(cluster, "orders") == ["a"]
 
 
 def test_what_cannot_be_done_is_explained(three: EmbeddedCluster) -> None:

@@ -109,7 +109,7 @@ def test_whoever_stops_reading_leaves_the_connection_in_order(three: EmbeddedClu
             reading = replica.read(chunk_bytes=1)
             async for _chunk in reading:
                 break
-            await reading.aclose()  # type: ignore[attr-defined]
+            await reading.aclose()
             assert (await replica.offsets()).log_end > 1
 
     asyncio.run(read())

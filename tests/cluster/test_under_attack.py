@@ -8,13 +8,14 @@ import struct
 import threading
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import confluent_kafka
+import pytest
 
 from sexton.protocol import encode_request
 from sexton.protocol.messages.api_versions import ApiVersionsRequest
-from sexton.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from sexton.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from sexton.protocol.messages.metadata import MetadataRequest
 from sexton.protocol.messages.produce import ProduceRequest
 from sexton.testing.embedded import EmbeddedCluster
@@ -71,6 +72,41 @@ def flood(peer: socket.socket, _random: Random) -> None:
 ATTACKS: list[Attack] = [
     garbage, mangled_requests, announce, never_read, fetch_and_go, half_open, flood,
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["coordinated", "independent"])
+@pytest.mark.parametrize("version", [11, 16])
+def test_nobody_vouches_for_a_broker_that_is_away(
+    policy: Literal["coordinated", "independent"], version: int
+) -> None:
+    """Else a record would count as replicated which nobody but the leader has."""
+    patient = {"broker.session.timeout.ms": 60_000, "replica.lag.time.max.ms": 60_000}
+    with EmbeddedCluster(2, compaction=policy, options=patient, noticed_after_ms=None) as cluster:
+        cluster.create_topic("t", [[1, 2]])
+        cluster.kill(2)
+        servers = {"bootstrap.servers": cluster.address_of(1), "acks": "1"}
+        producer = confluent_kafka.Producer(servers)
+        producer.produce("t", b"alone", partition=0)
+        assert producer.flush(20) == 0
+        topic_id = b"" if version < 13 else _topic_id(cluster, "t")
+        state = cluster.offsets("t")[1]
+        assert (state.high_watermark, state.log_end) == (0, 1)
+        for replica_id in (-1, 2):  # a consumer is answered, and vouches for nothing
+            asked = FetchPartition(0, fetch_offset=1 if replica_id == 2 else 0)
+            topic = FetchTopic("t", topic_id or bytes(16), [asked])
+            old, new = (replica_id, -1) if version < 15 else (-1, replica_id)
+            fetch = FetchRequest(replica_id=old, max_bytes=MIB, topics=[topic])
+            fetch.replica_state = ReplicaState(new, -1)
+            host, port = cluster.address_of(1).split(":")
+            with socket.create_connection((host, int(port)), 20) as peer:
+                peer.sendall(encode_request(fetch, version, 1, "x"))
+                assert (peer.recv(1) == b"") == (replica_id == 2)
+        assert cluster.offsets("t")[1].high_watermark == 0
+
+
+def _topic_id(cluster: EmbeddedCluster, topic: str) -> bytes:
+    assert cluster._cluster is not None
+    return bytes.fromhex(cluster._cluster.controller.image.topics[topic].topic_id)
 
 
 def attack(ports: list[int], seed: int, over: threading.Event, done: list[int]) -> None:

@@ -34,10 +34,13 @@ from sexton.machines.metadata import Image, Record
 from sexton.node.broker import Broker
 from sexton.node.config import BrokerConfig
 from sexton.node.controller import ControllerNode
+from sexton.node.messages import LeaveCluster
 from sexton.node.outside import CONTROLLER, Asked
 from sexton.protocol.uuids import uuid_text
 
 log = logging.getLogger("sexton.broker")
+
+HAND_OVER_S = 5.0  # what others wait for a broker that wants to leave; then it is stopped anyway
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class LocalCluster:
         self.listeners: dict[int, Listener] = {}
         self._jobs = ThreadPoolExecutor(1, "sexton-cleaner", initializer=have_kernels)
         self._random = Random()
+        self._waiting: dict[int, dict[_Waiter, None]] = {}  # for an answer of that node
         # Whoever watches may take these: what the controller knows when it starts, what it decides
         # from then on, and every broker that starts.
         self.on_loaded: Callable[[Image], None] = lambda _image: None
@@ -126,7 +130,25 @@ class LocalCluster:
         if host.node is None:
             host.start()
 
+    async def retire_broker(self, number: int) -> None:
+        """Has others lead what it leads before it is stopped, so that no client waits for it."""
+        host = self._host(number)
+        life = host.life
+        if self._can_leave(number):
+            leaving = asyncio.ensure_future(self.ask(number, LeaveCluster()))
+            await asyncio.wait({leaving}, timeout=HAND_OVER_S)
+            leaving.cancel()
+        if host.life == life:  # else somebody killed it meanwhile
+            self.stop_broker(number)
+
+    def _can_leave(self, number: int) -> bool:
+        broker, host = self.broker(number), self.hosts[number]
+        if broker is None or host.paused or self.switchboard.is_cut(number, CONTROLLER):
+            return False
+        return self.hosts[CONTROLLER].node is not None and not broker.registration.fenced
+
     def stop_broker(self, number: int) -> None:
+        """At once, with its logs closed in good order; the controller hears nothing of it."""
         host = self._host(number)
         self.listeners[number].close()
         host.stop()
@@ -174,10 +196,22 @@ class LocalCluster:
     # ── asking ──
 
     async def ask(self, number: int, request: object) -> Any:
-        """A request to one node, as a client would send it, but as an object."""
+        """A request to one node, as a client would send it, but as an object.
+
+        None if there is no answer: the node is down, fails, or goes before it has answered.
+        """
         waiter = _Waiter(asyncio.get_running_loop().create_future())
+        waiting = self._waiting.setdefault(number, {})
+        waiting[waiter] = None
         self.switchboard.deliver(self.hosts[number], Asked(waiter, request))
-        return await waiter.future
+        try:
+            return await waiter.future
+        finally:
+            waiting.pop(waiter, None)
+
+    def _gone(self, number: int) -> None:
+        for waiter in self._waiting.get(number, {}):
+            waiter.fail()
 
     # ── making them ──
 
@@ -220,6 +254,7 @@ class LocalCluster:
     def _hosting(self, number: int, make: Callable[[int, int], Any]) -> Host:
         board = self.switchboard
         host = Host(number, make, board.ask, board.deliver, self.clock, self._jobs)
+        host.on_gone = lambda: self._gone(number)
         self.switchboard.hosts[number] = host
         return host
 

@@ -11,17 +11,14 @@ what is behind it, as everything does in Kafka: it may wait for long, and one co
 have a hundred of them waiting. And nobody has more than a few requests handled in a row.
 
 Whatever comes from outside can be wrong. A frame that is too large or cannot be decoded costs its
-sender the connection and nobody else anything. Memory is bounded: what is read lands in a buffer
-that all connections share, and a connection keeps the bytes that really came, not those that were
-announced; a client that does not take its answers is not read from any more. What all connections
-hold together is counted (`Shared`), and when it is too much the heaviest one goes.
+sender the connection and nobody else anything. What a client may cost is in `limits`; how bytes
+become frames is in `inbox`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 import time
 from collections import deque
 from collections.abc import Callable
@@ -30,12 +27,13 @@ from typing import TYPE_CHECKING, Any
 
 from sexton.base.errors import PeerError
 from sexton.base.kafka_errors import KafkaError
-from sexton.broker.complaints import Complaints
+from sexton.broker.inbox import Inbox
 from sexton.broker.large_produce import is_bearable
+from sexton.broker.limits import Limits, Shared
 from sexton.broker.stream import Stream
 from sexton.broker.traffic import Traffic
 from sexton.node import api_versions, apis
-from sexton.node.outside import Asked
+from sexton.node.outside import Asked, Event, Left
 from sexton.protocol import registry
 from sexton.protocol.frames import UnsupportedRequest, decode_request, encode_response_parts
 from sexton.protocol.messages.api_versions import ApiVersionsRequest
@@ -48,46 +46,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("sexton.broker.connection")
 
-_SIZE = struct.Struct(">i")
-_KEY = struct.Struct(">h")
-_SMALL = 64 << 10  # frames up to this size pass through the shared buffer
-_MOST_AT_ONCE = 1 << 20  # what a frame is given in advance, on a connection that has had such
 _CROWDED_S = 0.001
 _MOST_IN_A_ROW = 16  # requests of one connection, then others have their turn
-_NOTHING = memoryview(b"")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one client may cost."""
-
-    socket_request_max_bytes: int = 100 << 20
-    # Requests other than Produce. Small things become large ones when they are decoded: a list of
-    # empty topics takes fifty times its bytes, and half a second for these.
-    other_request_max_bytes: int = 2 << 20
-    sasl_server_max_receive_size: int = 512 << 10  # of whoever has not said yet who they are
-    requests_under_way: int = 32
-    request_bytes_under_way: int = 64 << 20
-    answer_bytes_waiting: int = 32 << 20
-    fetch_max_bytes: int = 55 << 20
-    fetch_wait_max_ms: int = 60_000  # a request waits so long, also when its client has gone
-
-
-@dataclass(slots=True, eq=False)
-class Shared:
-    """What all connections of one listener have in common."""
-
-    most_bytes: int = 512 << 20
-    held_bytes: int = 0  # in requests that are being read or handled, and answers not yet taken
-    too_much: Callable[[], None] = lambda: None  # somebody has to go
-    crowded: Callable[[], bool] = lambda: False  # the broker has enough to do for now
-    scratch: memoryview = field(default_factory=lambda: memoryview(bytearray(_SMALL)))
-    complaints: Complaints = field(default_factory=lambda: Complaints(log))
-
-    def change(self, count: int) -> None:
-        self.held_bytes += count
-        if count > 0 and self.held_bytes > self.most_bytes:
-            self.too_much()
 
 
 @dataclass(slots=True, eq=False)
@@ -105,8 +65,6 @@ class Slot:
 
     def answer(self, response: object) -> None:
         """Never raises: whoever answers has others to answer, too."""
-        if not self.connection.is_open:
-            self.connection.forget(self)
         if self.parts is not None or not self.connection.is_open:
             return
         try:
@@ -127,7 +85,6 @@ class Slot:
 
     def fail(self) -> None:
         self.connection.close()
-        self.connection.forget(self)
 
 
 @dataclass(slots=True, eq=False)
@@ -148,7 +105,7 @@ class Connection:
         self,
         peer: str,
         limits: Limits,
-        deliver: Callable[[Asked], None],
+        deliver: Callable[[Event], None],
         ended: Callable[[Connection], None],
         traffic: Traffic | None = None,
         shared: Shared | None = None,
@@ -166,12 +123,7 @@ class Connection:
         self._shared = shared or Shared()
         self._gate = gate  # until it is passed
         self._stream: Stream | None = None
-        # What was read and not taken yet: a part of the shared buffer while bytes are being taken,
-        # and a copy of its own from one event to the next.
-        self._data, self._start, self._end = _NOTHING, 0, 0
-        self._large: bytearray | None = None  # a frame of its own, without the size
-        self._large_filled = self._large_size = 0
-        self._largest = 0  # frame that came to its end
+        self._inbox = Inbox(self._shared.scratch)
         self._slots: deque[Slot] = deque()
         self._under_way_bytes = 0
         self._ready_bytes = 0  # of answers whose turn it is not yet
@@ -188,6 +140,11 @@ class Connection:
     @property
     def is_open(self) -> bool:
         return self._stream is not None
+
+    @property
+    def client_host(self) -> str:
+        """Where a member of a group is, as Kafka shows it: an address without a name before it."""
+        return f"/{self.peer.rpartition(':')[0]}"
 
     def is_idle(self, now: float, idle_s: float, gone_s: float) -> bool:
         """Has nothing come or gone for so long, while no answer was due?
@@ -215,23 +172,15 @@ class Connection:
         self._settle()
 
     def lost(self) -> None:
+        waiting = [slot for slot in self._slots if slot.parts is None]
         self._slots.clear()
-        self._stream = None
-        self._large, self._data, self._start, self._end = None, _NOTHING, 0, 0
+        self._stream = self._fetch = None
+        self._inbox.clear()
         self._shared.change(-self.held_bytes)
         self.held_bytes = 0
+        for slot in waiting:
+            self._deliver(Left(slot))
         self._ended(self)
-
-    @property
-    def leaves_a_fetch(self) -> bool:
-        """Whether the broker still has something to do for it, although it is closed."""
-        return self._fetch is not None
-
-    def forget(self, slot: Slot) -> None:
-        """It is closed, and what it had asked for is over."""
-        if self._fetch is slot:
-            self._fetch = None
-            self._ended(self)
 
     def hold(self, held: bool) -> None:
         """The broker does nothing for now: leave what comes in the kernel's buffers."""
@@ -247,21 +196,12 @@ class Connection:
     # ── bytes in ──
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        if self._large is not None:
-            return memoryview(self._large)[self._large_filled :]
-        scratch, left = self._shared.scratch, self._end - self._start
-        if left:
-            scratch[:left] = self._data[self._start : self._end]
-        return scratch[left:]
+        return self._inbox.room()
 
     def buffer_updated(self, count: int) -> None:
         self.traffic.bytes_in += count
         self.active = time.monotonic()
-        if self._large is not None:
-            self._large_filled += count
-        else:
-            left = self._end - self._start
-            self._data, self._start, self._end = self._shared.scratch, 0, left + count
+        self._inbox.filled(count)
         self._take_frames()
 
     def _take_frames(self) -> None:
@@ -271,7 +211,7 @@ class Connection:
         turn = _MOST_IN_A_ROW
         try:
             while self._stream is not None and turn and not self._is_full() and not self._fetch:
-                payload = self._next_payload()
+                payload = self._inbox.next_payload(self._is_acceptable)
                 if payload is None:
                     break
                 self._take(payload)
@@ -281,9 +221,7 @@ class Connection:
             self.close()
         finally:
             self._working = False
-        if self._data is self._shared.scratch:  # others read into it, too
-            self._data = memoryview(bytes(self._data[self._start : self._end]))
-            self._start, self._end = 0, len(self._data)
+        self._inbox.keep()
         self._settle(waits=not turn)
 
     def _settle(self, waits: bool = False) -> None:
@@ -295,7 +233,7 @@ class Connection:
             self.close()
             return
         # While a Fetch waits it reads a little on, to notice if nobody is there any more.
-        has_enough = self._fetch is not None and (self._large or self._end > _SMALL // 2)
+        has_enough = self._fetch is not None and self._inbox.is_half_full
         waits = waits or self._waits
         if waits or has_enough or self._is_full():
             stream.pause()
@@ -304,9 +242,8 @@ class Connection:
                 asyncio.get_running_loop().call_later(0 if waits else _CROWDED_S, self._try_again)
         else:
             stream.resume()
-        held = self._under_way_bytes + self._ready_bytes + stream.waiting_bytes + self._end
-        if self._large is not None:
-            held += len(self._large)
+        held = self._under_way_bytes + self._ready_bytes + stream.waiting_bytes
+        held += self._inbox.held_bytes
         change, self.held_bytes = held - self.held_bytes, held
         self._shared.change(change)
 
@@ -314,56 +251,16 @@ class Connection:
         self._waits = False
         self._take_frames()
 
-    def _next_payload(self) -> Buffer | None:
-        if self._large is not None:
-            return self._next_large()
-        there = self._end - self._start
-        if there < _SIZE.size:
-            return None
-        size: int = _SIZE.unpack_from(self._data, self._start)[0]
-        first = self._start + _SIZE.size
-        if not self._is_acceptable(size, first):
-            return None
-        if size <= there - _SIZE.size:
-            self._start = first + size
-            return bytes(self._data[first : self._start])
-        if size > _SMALL - _SIZE.size and (there == _SMALL or self._largest > _SMALL):
-            self._begin_large(first, size)
-        return None
-
-    def _is_acceptable(self, size: int, first: int) -> bool:
+    def _is_acceptable(self, size: int, key: int | None) -> bool:
+        """A frame that begins so; who announces too much is not waited for."""
         limits = self._limits
         if not 0 <= size <= limits.socket_request_max_bytes:
             self.hang_up(f"a request of {size} bytes")
         elif self._gate is not None and size > limits.sasl_server_max_receive_size:
             self.hang_up(f"a request of {size} bytes before it has authenticated")
-        elif size > limits.other_request_max_bytes and self._end - first >= _KEY.size:
-            (key,) = _KEY.unpack_from(self._data, first)
-            if key != ProduceRequest.API_KEY:
-                self.hang_up(f"a request of {size} bytes that is no Produce")
+        elif size > limits.other_request_max_bytes and key not in (None, ProduceRequest.API_KEY):
+            self.hang_up(f"a request of {size} bytes that is no Produce")
         return self._stream is not None
-
-    # ── a frame that is larger than the shared buffer ──
-
-    def _begin_large(self, first: int, size: int) -> None:
-        """A first piece as large as this client has shown to fill, the others as bytes come."""
-        there = self._end - first
-        piece = bytearray(min(size, max(min(self._largest, _MOST_AT_ONCE), 4 * _SMALL)))
-        piece[:there] = self._data[first : self._end]
-        self._large, self._large_size, self._large_filled = piece, size, there
-        self._data, self._start, self._end = _NOTHING, 0, 0
-
-    def _next_large(self) -> Buffer | None:
-        large, size = self._large, self._large_size
-        assert large is not None
-        if self._large_filled == size:
-            self._large, self._largest = None, max(self._largest, size)
-            return memoryview(large)
-        if self._large_filled == len(large):
-            grown = bytearray(min(size, 4 * len(large)))
-            grown[: len(large)] = large
-            self._large = grown
-        return None
 
     # ── requests ──
 

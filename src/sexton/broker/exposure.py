@@ -12,15 +12,28 @@ import ipaddress
 
 from sexton.base.errors import ConfigError
 
-HINT = "set up authentication (sasl.credentials.file), stay on 127.0.0.1, or add --insecure"
+HINT = "set up authentication (sasl.credentials.file), stay on 127.0.0.1, or add {}"
+ANYWHERE = ("0.0.0.0", "::")
 
 
-def refuse_exposure(host: str, *, authenticated: bool, insecure: bool, option: str) -> None:
-    """ConfigError if `host` is open to others and nothing keeps them out."""
+def refuse_exposure(
+    host: str, *, authenticated: bool, insecure: bool, option: str, consent: str = "--insecure"
+) -> None:
+    """ConfigError if `host` is open to others and nothing keeps them out.
+
+    `consent` is how whoever asks would say that this is meant.
+    """
     if is_loopback(host) or authenticated or insecure:
         return
     why = "would let anybody on that network in, without authentication"
-    raise ConfigError(f"{option} {host}", why, HINT)
+    raise ConfigError(f"{option} {host}", why, HINT.format(consent))
+
+
+def refuse_nowhere(host: str, advertised_host: str | None, *, option: str, advertised: str) -> None:
+    """ConfigError if clients would be told an address that leads nowhere."""
+    if host in ANYWHERE and advertised_host is None:
+        why = "is no address that a client can be told"
+        raise ConfigError(f"{option} {host}", why, f"name this machine with {advertised}")
 
 
 def is_loopback(host: str) -> bool:

@@ -78,6 +78,7 @@ class Host:
         self.node: Node | None = None
         self.paused = False
         self.on_halt: Callable[[BaseException], None] = lambda _error: None
+        self.on_gone: Callable[[], None] = lambda: None  # killed, stopped or halted
         self._make = make
         self._ask_peer = ask_peer
         self._deliver = deliver
@@ -103,6 +104,7 @@ class Host:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
+        self.on_gone()
 
     def stop(self) -> None:
         """In good order: the next start needs no recovery."""

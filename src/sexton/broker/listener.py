@@ -21,16 +21,17 @@ from dataclasses import dataclass, field
 from sexton.base.errors import ConfigError
 from sexton.broker.attempts import Attempts
 from sexton.broker.complaints import Complaints
-from sexton.broker.connection import Connection, Limits, Shared
+from sexton.broker.connection import Connection
 from sexton.broker.gate import Gate
 from sexton.broker.host import Host
+from sexton.broker.limits import Limits, Shared
 from sexton.broker.sasl import Conversation
 from sexton.broker.security import SecurityConfig, load_security
 from sexton.broker.stream import SocketStream, Stream
 from sexton.broker.switchboard import Switchboard
 from sexton.broker.tls_stream import TlsStream
 from sexton.broker.traffic import Traffic
-from sexton.node.outside import Asked
+from sexton.node.outside import Event
 
 log = logging.getLogger("sexton.broker.listener")
 
@@ -68,7 +69,6 @@ class Listener:
         self._listening: socket.socket | None = None
         self._connections: dict[Connection, str] = {}
         self._per_address: dict[str, int] = {}
-        self._leaving: dict[Connection, str] = {}  # closed, and their last Fetch still waits
         self._attempts = Attempts(config.connection_failed_authentication_delay_ms / 1000)
         self._complaints = Complaints(log)
         self._timer: asyncio.TimerHandle | None = None
@@ -120,8 +120,6 @@ class Listener:
             self._listening = None
         for connection in list(self._connections):
             connection.close()
-        for connection in list(self._leaving):  # nobody answers any more
-            self._gone(self._leaving.pop(connection))
 
     def release(self) -> None:
         """Gives the port back."""
@@ -203,19 +201,13 @@ class Listener:
         conversation = Conversation(users, self._security.mechanisms)
         return Gate(conversation, self._attempts, address)
 
-    def _deliver(self, asked: Asked) -> None:
-        self._switchboard.deliver(self._host, asked)
+    def _deliver(self, event: Event) -> None:
+        self._switchboard.deliver(self._host, event)
 
     def _ended(self, connection: Connection) -> None:
         address = self._connections.pop(connection, None)
-        if address is not None and connection.leaves_a_fetch:
-            self._leaving[connection] = address  # it keeps its place, or there would be no limit
+        if address is None:
             return
-        address = address or self._leaving.pop(connection, None)
-        if address is not None:
-            self._gone(address)
-
-    def _gone(self, address: str) -> None:
         self._per_address[address] -= 1
         if not self._per_address[address]:
             del self._per_address[address]

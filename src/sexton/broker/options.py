@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from sexton.base.errors import ConfigError
 from sexton.broker.cluster import ClusterConfig
-from sexton.broker.connection import Limits
+from sexton.broker.limits import Limits
 from sexton.broker.listener import ListenerConfig
 from sexton.log.config import LogConfig
 from sexton.machines.controller import ControllerConfig

@@ -22,6 +22,7 @@ from sexton.broker.chronicle import Chronicle
 from sexton.broker.cluster import ClusterConfig, LocalCluster
 from sexton.broker.control_server import ControlServer
 from sexton.broker.home import Addresses, Home
+from sexton.broker.memory import keep_freed_memory
 from sexton.broker.metrics import Metrics
 from sexton.broker.metrics_server import MetricsServer
 from sexton.broker.rebalance import prefer_leaders
@@ -86,6 +87,7 @@ async def serve(
         ports = tuple(cluster.listeners[number].port for number in cluster.numbers)
         home.remember(Addresses(config.host, ports, cluster.bootstrap_servers))
         announce(Ready(cluster, time.monotonic() - began, shown.address if shown else None))
+        keep_freed_memory()
         await stopping.wait()
         log.info("stopping")
     finally:

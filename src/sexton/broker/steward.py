@@ -15,16 +15,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from sexton.base.errors import ConfigError, PeerError
 from sexton.base.partitions import TopicPartition
 from sexton.broker.cluster import LocalCluster
 from sexton.broker.control import Json
 from sexton.machines.metadata import NO_LEADER
+from sexton.node.describe_replicas import offsets_of
 from sexton.node.messages import CleanNow, CleanNowAnswer, ConferNow
 from sexton.node.outside import CONTROLLER
-from sexton.node.replica import Following, Leading, Replica
 
 PATIENCE_S = 30.0
 LOOK_AGAIN_S = 0.1
@@ -128,15 +127,16 @@ class Steward:
             for number in record.replicas:
                 broker = self._cluster.broker(number) if number in self._cluster.hosts else None
                 replica = None if broker is None else broker.replicas.by_partition.get(partition)
+                found = None if replica is None else offsets_of(replica)
                 row = {
                     "topic": partition.topic,
                     "partition": partition.partition,
                     "broker": number,
-                    "role": _role(replica),
+                    "role": "away" if found is None else found.role,
                     "in_sync": number in record.isr,
                     "leader_epoch": record.leader_epoch,
                 }
-                rows.append(row | (_offsets(replica) if replica else dict.fromkeys(_OFFSETS)))
+                rows.append(row | {name: getattr(found, name, None) for name in _OFFSETS})
         return {"replicas": rows}
 
     # ── doing ──
@@ -146,7 +146,7 @@ class Steward:
         return self._now(broker)
 
     async def restart(self, broker: int) -> Json:
-        self._cluster.stop_broker(broker)
+        await self._cluster.retire_broker(broker)
         self._cluster.start_broker(broker)
         await self._until_active(broker)
         return self._now(broker)
@@ -242,28 +242,6 @@ _OFFSETS = (
     "log_start", "last_stable", "high_watermark", "log_end", "mcco", "mtro", "mxfo", "mxro",
     "size_bytes", "policy", "uncleanable",
 )  # fmt: skip
-
-
-def _offsets(replica: Replica) -> Json:
-    log, progress, removable = replica.log, replica.progress, replica.removable
-    values: tuple[Any, ...] = (
-        log.log_start_offset, log.last_stable_offset, log.high_watermark, log.end_offset,
-        progress.mcco, removable.mtro, progress.mxfo, removable.mxro,
-        log.size, log.config.compaction_policy, replica.cleaning.uncleanable,
-    )  # fmt: skip
-    return dict(zip(_OFFSETS, values, strict=True))
-
-
-def _role(replica: Replica | None) -> str:
-    match replica and replica.role:
-        case Leading():
-            return "leader"
-        case Following():
-            return "follower"
-        case None:
-            return "away"
-        case _:
-            return "resting"
 
 
 def _pass(number: int, at: TopicPartition, until: int | None, why: str | None) -> Json:

@@ -2,7 +2,8 @@
 
 asyncio's own transports join what is written and move what is left with every send; for answers of
 many megabytes that costs more than the network. This one keeps the parts as they are and hands them
-to the kernel by `sendmsg`.
+to the kernel by `sendmsg`, once for everything that was sent in one turn of the loop: whoever has
+asked several things at once hears of them at once, and is woken once.
 """
 
 from __future__ import annotations
@@ -121,8 +122,16 @@ class SocketStream:
             if len(part):
                 self._parts.append(memoryview(part))
                 self._waiting += len(part)
-        if idle and self._parts and not self._write():
+        if idle and self._parts:
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        if self._closed:
+            return
+        if not self._write():
             self._loop.add_writer(self._socket, self._write_more)
+        elif not self._parts and not self._closed:
+            self._reader.drained()
 
     def _write_more(self) -> None:
         if self._write() and not self._closed:
@@ -163,8 +172,13 @@ class SocketStream:
             return
         self.pause()
         self._closed = True
+        self._write()  # what was sent in this turn
+        self._say_goodbye()
         self._loop.remove_writer(self._socket)
         self._socket.close()
         self._parts.clear()
         self._waiting = 0
         self._reader.lost()
+
+    def _say_goodbye(self) -> None:
+        """TCP says it by itself."""

@@ -126,8 +126,7 @@ class TlsStream(SocketStream):
             self.close()
         return True
 
-    def close(self) -> None:
-        if not self._closed and self._shaken:
+    def _say_goodbye(self) -> None:
+        if self._shaken:
             with contextlib.suppress(OSError, ValueError):
                 self._tls.unwrap()  # says that this is the end; nobody waits for an answer
-        super().close()

@@ -9,15 +9,32 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from sexton.base.errors import ConfigError, SextonError
 from sexton.cli.failures import failure_of, print_failure
 from sexton.cli.properties import load_properties
+from sexton.cli.up_options import (
+    AdvertisedHostOption,
+    BrokersOption,
+    CompactionOption,
+    ConfigOption,
+    DataOption,
+    HostOption,
+    InsecureOption,
+    JsonOption,
+    LogFormat,
+    LogFormatOption,
+    LogLevel,
+    LogLevelOption,
+    MetricsHostOption,
+    MetricsPortOption,
+    PortOption,
+    SetOption,
+)
 
 if TYPE_CHECKING:
     from sexton.broker.cluster import ClusterConfig
@@ -47,108 +64,21 @@ FOR_ONE_MACHINE = {
 }
 
 
-class Compaction(StrEnum):
-    coordinated = "coordinated"
-    independent = "independent"
-
-
-class LogFormat(StrEnum):
-    text = "text"
-    json = "json"
-
-
-class LogLevel(StrEnum):
-    debug = "debug"
-    info = "info"
-    warning = "warning"
-    error = "error"
-
-
 def command(
-    brokers: Annotated[
-        int | None,
-        typer.Option(
-            "--brokers", help="How many; by default as many as last time, or 3.", min=1, max=100
-        ),
-    ] = None,
-    host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port",
-            help="Of the first broker, the others follow; 0: any that are free. By default those "
-            "of last time, or 9092 and the next ones, or any.",
-            min=0,
-            max=65535,
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data",
-            metavar="DIR",
-            help="Where everything is kept; by default $SEXTON_DATA, or sexton/cluster in "
-            "~/.local/share.",
-        ),
-    ] = None,
-    compaction: Annotated[
-        Compaction | None,
-        typer.Option(
-            "--compaction",
-            help="How replicas clean: coordinated, or independent as Apache Kafka does.",
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="OPTION=VALUE",
-            help="A Kafka broker option, for all brokers; may be given several times.",
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="A properties file of Kafka broker options."),
-    ] = None,
-    advertised_host: Annotated[
-        str | None,
-        typer.Option(
-            "--advertised-host",
-            metavar="NAME",
-            help="What clients are told in place of --host; needed for 0.0.0.0.",
-        ),
-    ] = None,
-    insecure: Annotated[
-        bool,
-        typer.Option(
-            "--insecure",
-            help="Listen beyond this machine although clients need not authenticate.",
-        ),
-    ] = False,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            "--metrics-port",
-            help="Serve Prometheus metrics there; 0: any that is free.",
-            min=0,
-            max=65535,
-        ),
-    ] = None,
-    metrics_host: Annotated[
-        str,
-        typer.Option("--metrics-host", metavar="ADDRESS", help="The address for --metrics-port."),
-    ] = "127.0.0.1",
-    log_format: Annotated[
-        LogFormat, typer.Option("--log-format", help="Of the log on stderr.")
-    ] = LogFormat.text,
-    log_level: Annotated[
-        LogLevel, typer.Option("--log-level", help="What is worth a line.")
-    ] = LogLevel.info,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="When ready, print one JSON object and nothing else.")
-    ] = False,
+    brokers: BrokersOption = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = None,
+    data: DataOption = None,
+    compaction: CompactionOption = None,
+    settings: SetOption = None,
+    config: ConfigOption = None,
+    advertised_host: AdvertisedHostOption = None,
+    insecure: InsecureOption = False,
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
+    log_format: LogFormatOption = LogFormat.text,
+    log_level: LogLevelOption = LogLevel.info,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a replicated, transactional, compacting Kafka cluster in this process, until Ctrl-C.
 
@@ -254,7 +184,7 @@ def _wanted(
 
 
 def _keep_strangers_out(wanted: ClusterConfig, insecure: bool, metrics_host: str | None) -> None:
-    from sexton.broker.exposure import refuse_exposure
+    from sexton.broker.exposure import refuse_exposure, refuse_nowhere
 
     known = wanted.listener.authenticates
     refuse_exposure(wanted.host, authenticated=known, insecure=insecure, option="--host")
@@ -262,10 +192,9 @@ def _keep_strangers_out(wanted: ClusterConfig, insecure: bool, metrics_host: str
         refuse_exposure(
             metrics_host, authenticated=False, insecure=insecure, option="--metrics-host"
         )
-    if wanted.host in ("0.0.0.0", "::") and wanted.advertised_host is None:
-        why = "is no address that a client can be told"
-        hint = "name this machine with --advertised-host"
-        raise ConfigError(f"--host {wanted.host}", why, hint)
+    refuse_nowhere(
+        wanted.host, wanted.advertised_host, option="--host", advertised="--advertised-host"
+    )
 
 
 # ── what is said when it is ready ──

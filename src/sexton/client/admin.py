@@ -190,9 +190,9 @@ async def standings(client: Client, node: int, places: Iterable[PartitionPlace])
         raise refused(answer.error_code, f"replicas of broker {node}")
     return [
         Standing(
-            TopicPartition(topic.name, r.partition_index), node, r.log_start_offset,
-            r.last_stable_offset, r.high_watermark, r.log_end_offset, r.role, r.policy,
-            r.size_bytes, r.mcco, r.mtro, r.mxfo, r.mxro, r.uncleanable,
+            TopicPartition(topic.name, r.partition_index), node, r.log_start, r.last_stable,
+            r.high_watermark, r.log_end, r.role, r.policy, r.size_bytes, r.mcco, r.mtro, r.mxfo,
+            r.mxro, r.uncleanable,
         )
         for topic in answer.topics for r in topic.partitions if not r.error_code
     ]  # fmt: skip

@@ -68,6 +68,13 @@ class Disk(Protocol):
 
     def sync_directory(self, path: str) -> None: ...
 
+    def write_back(self, path: str) -> None:
+        """Begins to make a file's bytes safe, so that its `sync` takes less long; returns at once.
+
+        Promises nothing, and does not mind if the file is gone.
+        """
+        ...
+
 
 def replace(disk: Disk, path: str, data: bytes) -> None:
     """Durably gives `path` this content: afterwards it holds all of it, before, all of the old."""

@@ -114,6 +114,9 @@ class MemoryDisk:
                 left.append(change)
         self._unsynced = left
 
+    def write_back(self, path: str) -> None:
+        """What is promised by nobody is lost in a crash."""
+
     def _change(self, change: _Change) -> None:
         """Every operation on names goes through here: a test may count them, or let one fail."""
         change.apply(self._names)

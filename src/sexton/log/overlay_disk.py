@@ -57,6 +57,9 @@ class OverlayDisk:
     def sync_directory(self, path: str) -> None:
         """Nothing here has to last."""
 
+    def write_back(self, path: str) -> None:
+        """Nor to be anywhere soon."""
+
     def lift(self, path: str) -> File:
         """Brings a file into memory, where it may be changed."""
         content = None if self._above.exists(path) else self.read(path)

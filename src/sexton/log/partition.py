@@ -38,7 +38,7 @@ from sexton.log.incoming import (
     stamp,
 )
 from sexton.log.indexes import AbortedTransaction
-from sexton.log.names import EPOCHS, SNAPSHOT, parse_segment_file, segment_file
+from sexton.log.names import EPOCHS, LOG, SNAPSHOT, parse_segment_file, segment_file
 from sexton.log.producers import Producers
 from sexton.log.replay import rebuild_producers
 from sexton.log.retention import count_expired
@@ -47,6 +47,7 @@ from sexton.log.snapshots import pack_snapshot
 from sexton.records.layout import NO_TIMESTAMP, BatchHeader
 
 _BASE_OFFSET = attrgetter("base_offset")
+WRITE_BACK_BYTES = 32 << 20  # some tenths of a second on a slow disk; 1 GiB would be many seconds
 
 
 class Appended(NamedTuple):
@@ -83,6 +84,7 @@ class PartitionLog:
     unsynced: list[str] = field(default_factory=list)
     _epochs_stale: bool = False  # the file lags behind; nor may it pass that
     _changed: bool = True  # since it was last synced
+    _written_back: int = 0  # of the active segment: how much the disk was told to write soon
 
     # ── asked of it ──
 
@@ -160,6 +162,9 @@ class PartitionLog:
             self.active.append(data, headers, self.config.index_interval_bytes)
         except OSError as error:
             raise self._storage_error(error) from error
+        if self.active.size - self._written_back >= WRITE_BACK_BYTES:
+            self._written_back = self.active.size
+            self.disk.write_back(self.active.path(LOG))
         news = False
         for (_position, header), marker in zip(headers, markers, strict=True):
             news |= self.epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -215,7 +220,9 @@ class PartitionLog:
         """A new active segment; an empty one that indexes could not serve any more is replaced.
 
         The old one is synced first. Otherwise a power cut could take its last batches and leave the
-        new segment: a hole that looks like what cleaning leaves.
+        new segment: a hole that looks like what cleaning leaves, which a follower may have copied.
+        So nothing is appended until that is done, and others wait as well. It does not take long,
+        for most of the segment was written back while it grew.
         """
         self._changed |= self.active.seal()
         self.flush(now_ms)
@@ -225,6 +232,7 @@ class PartitionLog:
         if self.active.size == 0:
             self._remove([self.segments.pop()])
         self.segments.append(fresh)
+        self._written_back = 0
 
     def flush(self, now_ms: int) -> None:
         """Makes everything appended so far survive a crash of the machine."""
@@ -361,13 +369,15 @@ class PartitionLog:
         self.high_watermark = max(self.high_watermark, min(offset, self.end_offset))
         self.producers.high_watermark_reached(self.high_watermark)
 
-    def delete_records(self, before: int, now_ms: int) -> int:
-        """Forgets all records below an offset; returns the new log start."""
+    def delete_records(self, before: int) -> int:
+        """Nobody reads what is below an offset any more; returns the new log start.
+
+        Files go when retention is looked at next, and nothing above the offset goes for it.
+        """
         if before > self.high_watermark:
             why = f"offset {before} is above the high watermark {self.high_watermark}"
             raise Refused(KafkaError.OFFSET_OUT_OF_RANGE, why)
         self._move_start(before)
-        self.enforce_retention(now_ms)
         return self.log_start_offset
 
     def enforce_retention(self, now_ms: int) -> list[Segment]:

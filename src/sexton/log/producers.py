@@ -266,11 +266,10 @@ def _check_data(producer: Producer, header: BatchHeader, numbered: bool) -> None
         if header.base_sequence != 0 and producer.epoch != NO_PRODUCER_EPOCH:
             why = f"{who} starts epoch {header.producer_epoch} at sequence {header.base_sequence}"
             raise Refused(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
-    elif producer.batches or header.base_sequence != 0:
-        expected = sequence_after(producer.last_sequence, 1) if producer.batches else None
-        if expected is not None and header.base_sequence != expected:
-            why = f"{who} sends sequence {header.base_sequence}, {expected} is next"
-            raise Refused(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
+    elif header.base_sequence != (expected := sequence_after(producer.last_sequence, 1)):
+        # Where a marker has brought the epoch and no batch has come yet, 0 is next.
+        why = f"{who} sends sequence {header.base_sequence}, {expected} is next"
+        raise Refused(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
     if producer.open_first_offset is not None and not header.is_transactional:
         why = f"{who} has a transaction open since offset {producer.open_first_offset}"
         raise Refused(KafkaError.INVALID_TXN_STATE, f"{why} and sends a plain batch")

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sexton.base.errors import ConfigError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 
 class RealDisk:
@@ -54,6 +59,27 @@ class RealDisk:
         descriptor = os.open(self._prefix + path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def write_back(self, path: str) -> None:
+        _write_back_thread().submit(_write_back, self._prefix + path)
+
+
+@cache
+def _write_back_thread() -> Executor:
+    """Made when a log has grown so much that it is of use."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(1, "sexton-write-back")
+
+
+def _write_back(path: str) -> None:
+    """By a descriptor of its own: whoever syncs the log hears of errors all the same."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fdatasync(descriptor)
         finally:
             os.close(descriptor)
 

@@ -89,6 +89,7 @@ class Controller:
     rules: options.Rules
     checkpoint_at: int | None = None  # when high watermarks go to the log, if there are new ones
     rebalance_at: int | None = None  # when preferred leaders are elected, if ever
+    look_at: int | None = None  # when it notices that it was away, however long sessions are
     wake_at: int | None = None
 
     @classmethod
@@ -205,7 +206,11 @@ class Controller:
             self.rebalance_at = now_ms + config.leader_imbalance_check_interval_seconds * 1000
 
     def _forgive_own_absence(self, now_ms: int) -> None:
-        """If nobody called for longer than brokers wait, it was not they who were silent."""
+        """If nobody called for longer than brokers wait, it was not they who were silent.
+
+        While there are sessions it wants to be woken once in a heartbeat's interval. Else it could
+        sleep through a whole session and take that for the brokers' silence.
+        """
         late = 0 if self.wake_at is None else now_ms - self.wake_at
         if late > self.ledger.config.broker_heartbeat_interval_ms:
             self.brokers.forgive(late)
@@ -217,8 +222,13 @@ class Controller:
         elif self.checkpoint_at is None:
             interval = self.ledger.config.replica_high_watermark_checkpoint_interval_ms
             self.checkpoint_at = now_ms + interval
+        if not self.brokers.sessions:
+            self.look_at = None
+        elif self.look_at is None or self.look_at <= now_ms:
+            self.look_at = now_ms + self.ledger.config.broker_heartbeat_interval_ms
         times = self.brokers.deadlines()
-        times += [at for at in (self.checkpoint_at, self.rebalance_at) if at is not None]
+        own = (self.checkpoint_at, self.rebalance_at, self.look_at)
+        times += [at for at in own if at is not None]
         before, self.wake_at = self.wake_at, min(times, default=None)
         if self.wake_at is None or self.wake_at == before:
             return []

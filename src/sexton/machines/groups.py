@@ -22,8 +22,9 @@ from typing import assert_never
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.machines import group_views as views
-from sexton.machines.group_classic import ClassicGroup, leaving_members, left, refused_join
+from sexton.machines.group_classic import ClassicGroup, leaving_members, left
 from sexton.machines.group_classic_members import CONSUMER, Members
+from sexton.machines.group_classic_rounds import refused_join
 from sexton.machines.group_consumer import ConsumerGroup, group_of, leave_refusal
 from sexton.machines.group_consumer_requests import check
 from sexton.machines.group_desk import Desk

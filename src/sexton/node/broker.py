@@ -36,10 +36,11 @@ from sexton.node.messages import (
     CleanNow,
     CollectProgress,
     ConferNow,
+    LeaveCluster,
     RegisterReplicas,
 )
 from sexton.node.offset_for_leader_epoch import OffsetForLeaderEpoch
-from sexton.node.outside import Answered, Asked, Caller, Effect, Event, Outside, Ran, Woken
+from sexton.node.outside import Answered, Asked, Caller, Effect, Event, Left, Outside, Ran, Woken
 from sexton.node.produce import Produce
 from sexton.node.producer_ids import ProducerIds
 from sexton.node.registration import Registration
@@ -93,13 +94,11 @@ class Broker:
         self.administration = administration = Administration(site)
         self.auto_create = auto_create = AutoCreate(site, administration)
         self.registration = Registration(site, replicas, self._image_changed)
-        fetch, markers = (
-            Fetch(site, replicas),
-            WriteTxnMarkers(site, replicas, self.offsets, self.produce),
-        )
+        self._fetch = Fetch(site, replicas)
+        markers = WriteTxnMarkers(site, replicas, self.offsets, self.produce)
         self._handlers: dict[type, Handler] = {
             ProduceRequest: self.produce.handle,
-            FetchRequest: fetch.handle,
+            FetchRequest: self._fetch.handle,
             ListOffsetsRequest: ListOffsets(site, replicas).handle,
             OffsetForLeaderEpochRequest: OffsetForLeaderEpoch(site, replicas).handle,
             FindCoordinatorRequest: FindCoordinator(site, coordinators, auto_create).handle,
@@ -127,6 +126,7 @@ class Broker:
             CleanNow: lambda c, request, _version: self.cleaning.clean_now(c, request),
             ConferNow: lambda c, _request, _version: self.coordination.confer_now(c),
             AnnounceRemovable: lambda c, request, _version: self.coordination.announce(c, request),
+            LeaveCluster: self.registration.leave,
         }
 
     def _image_changed(self) -> None:
@@ -160,6 +160,8 @@ class Broker:
                 outside.came_back(token, result)
             case Woken():
                 outside.woken()
+            case Left(caller):
+                self._fetch.left(caller)
         while (action := outside.due()) is not None:
             action()
 

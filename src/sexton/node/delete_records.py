@@ -3,7 +3,7 @@
 Versions 0 to 2. Only where `cleanup.policy` has `delete`, as in Kafka. The answer comes when every
 living replica has moved its log start there: a follower that had not could lead next, and what was
 deleted would be back. Followers hear of it with their next fetch; we ask them how far they are
-until all are there, or time is up.
+until all are there, or time is up. Files go when retention is looked at next, as in Kafka.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class DeleteRecords:
         before = log.high_watermark if offset == TO_THE_END else offset
         if before < 0:
             raise Refused(KafkaError.OFFSET_OUT_OF_RANGE, f"there is no offset {offset}")
-        log.delete_records(before, self._site.now_ms)
+        log.delete_records(before)
         replica.notify()
         return before
 
@@ -155,7 +155,7 @@ def _starts(answer: object | None) -> dict[TopicPartition, int]:
     if not isinstance(answer, DescribeReplicasResponse):
         return {}
     return {
-        TopicPartition(topic.name, each.partition_index): each.log_start_offset
+        TopicPartition(topic.name, each.partition_index): each.log_start
         for topic in answer.topics
         for each in topic.partitions
     }

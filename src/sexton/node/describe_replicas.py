@@ -34,7 +34,7 @@ class DescribeReplicas:
         for at in self._asked(request):
             topic = topics.setdefault(at.topic, ReplicaTopic(at.topic))
             try:
-                topic.partitions.append(_offsets(self._replicas.get(at)))
+                topic.partitions.append(offsets_of(self._replicas.get(at)))
             except Refused as refused:
                 topic.partitions.append(ReplicaOffsets(at.partition, refused.error))
         response.topics = list(topics.values())
@@ -51,7 +51,8 @@ class DescribeReplicas:
         return asked
 
 
-def _offsets(replica: Replica) -> ReplicaOffsets:
+def offsets_of(replica: Replica) -> ReplicaOffsets:
+    """Where it stands; for whoever runs a broker, too."""
     log, record = replica.log, replica.record
     mine, group = replica.progress, replica.removable
     roles: dict[type, str] = {Leading: "leader", Following: "follower"}
@@ -61,10 +62,10 @@ def _offsets(replica: Replica) -> ReplicaOffsets:
         leader_id=record.leader,
         leader_epoch=record.leader_epoch,
         policy=log.config.compaction_policy,
-        log_start_offset=log.log_start_offset,
-        log_end_offset=log.end_offset,
+        log_start=log.log_start_offset,
+        log_end=log.end_offset,
         high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
+        last_stable=log.last_stable_offset,
         mcco=mine.mcco,
         mtro=group.mtro,
         mxfo=mine.mxfo,

@@ -6,7 +6,7 @@ no replica selector), but every replica answers whoever asks it.
 A consumer reads up to the high watermark, or with read_committed up to the last stable offset. A
 follower reads to the end of its leader's log, and asking at an offset says that it has everything
 below. If there is less than `min_bytes` the request is parked until there is more, or its time is
-up, or the next one of its session comes.
+up, or the next one of its session comes. Who has gone is not waited for.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ class Fetch:
         self._replicas = replicas
         self.sessions = FetchSessions(site)
         self._count = 0
+        self._parked: dict[int, FetchSession] = {}  # by the number of what waits
+        self._numbers: dict[Caller, int] = {}
         # All partitions of a follower's session were fetched, whether they are named or not. Who
         # notes that every time does much for nothing: it matters when the ISR is looked at.
         self._touch_ms = site.config.replica_lag_time_max_ms // 20
@@ -227,12 +229,29 @@ class Fetch:
 
     def _park(self, session: FetchSession, caller: Caller, request: FetchRequest) -> None:
         self._count += 1
-        parked = session.parked = Parked(caller, request, self._count)
-        self._site.outside.after(request.max_wait_ms, lambda: self._time_is_up(session, parked))
+        number = self._numbers[caller] = self._count
+        session.parked = Parked(caller, request, number)
+        self._parked[number] = session
+        # The alarm outlives a client that leaves, and shall not keep what it had asked for.
+        self._site.outside.after(request.max_wait_ms, lambda: self._time_is_up(number))
 
-    def _time_is_up(self, session: FetchSession, parked: Parked) -> None:
-        if session.parked is parked:
-            self._send(session, parked)
+    def _unpark(self, session: FetchSession, parked: Parked) -> None:
+        session.parked = None
+        del self._parked[parked.number]
+        self._numbers.pop(parked.caller, None)  # not there if it came twice
+
+    def _time_is_up(self, number: int) -> None:
+        session = self._parked.get(number)
+        if session is not None and session.parked is not None:
+            self._send(session, session.parked)
+
+    def left(self, caller: Caller) -> None:
+        """Its session, if it has one, stays: it may go on over another connection."""
+        session = self._parked.get(self._numbers.pop(caller, -1))
+        if session is not None and session.parked is not None:
+            self._unpark(session, session.parked)
+            if session.id == NO_SESSION:
+                session.close()
 
     def _stirred(self, session: FetchSession) -> None:
         """Something may be there now for a request that is parked."""
@@ -240,12 +259,12 @@ class Fetch:
         if parked is not None:
             found, enough = self._look(session, parked.request)
             if enough:
-                session.parked = None
+                self._unpark(session, parked)
                 self._answer(session, parked.caller, found)
 
     def _send(self, session: FetchSession, parked: Parked) -> None:
         """What is there, however little."""
-        session.parked = None
+        self._unpark(session, parked)
         self._answer(session, parked.caller, self._look(session, parked.request)[0])
 
 

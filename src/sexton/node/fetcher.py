@@ -260,7 +260,7 @@ class Fetcher:
             return False  # a full disk, or bytes that did not arrive as they were: ask again
         log.advance_high_watermark(data.high_watermark)
         if data.log_start_offset > log.log_start_offset:
-            log.delete_records(min(data.log_start_offset, log.high_watermark), now_ms)
+            log.delete_records(min(data.log_start_offset, log.high_watermark))
         replica.notify()
         return True
 

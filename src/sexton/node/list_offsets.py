@@ -98,7 +98,8 @@ def _newest(log: PartitionLog) -> tuple[int, int] | None:
     A segment knows its largest timestamp, and with it the end of the batch that has it; which
     record of the batch it is, the batch itself says.
     """
-    segment = max(log.segments, key=lambda segment: segment.max_timestamp.timestamp)
+    readable = [each for each in log.segments if each.end_offset > log.log_start_offset]
+    segment = max(readable or log.segments, key=lambda each: each.max_timestamp.timestamp)
     newest = segment.max_timestamp
     found = segment.find(segment.base_offset + newest.offset)
     if newest.timestamp == NO_TIMESTAMP or found is None:
@@ -114,7 +115,8 @@ def _newest(log: PartitionLog) -> tuple[int, int] | None:
 def _first_at(log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
     """The first record that is not older, as (timestamp, offset)."""
     for segment in log.segments:
-        if segment.max_timestamp.timestamp < timestamp:
+        below_start = segment.end_offset <= log.log_start_offset
+        if below_start or segment.max_timestamp.timestamp < timestamp:
             continue
         for position, header in segment.headers(0):
             if header.max_timestamp < timestamp or header.is_control:

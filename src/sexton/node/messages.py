@@ -77,3 +77,13 @@ class ConferNow:
 @dataclass(frozen=True, slots=True)
 class ConferNowAnswer:
     """They have been asked; what they say comes later."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveCluster:
+    """Hand over what you lead, for you are about to be stopped (Kafka's controlled shutdown)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveClusterAnswer:
+    """It leads nothing, is in no ISR but those it is the last of, and everybody knows."""

@@ -4,6 +4,7 @@
     Answered  the answer to an earlier Ask            Ask       a request to another node
     Ran       a job is done                           Run       a long job that needs no node
     Woken     a time that was asked for has come      WakeAt    the next such time
+    Left      who asked has gone without an answer
 
 A request is a message object of `sexton.protocol`, or one of the private ones in `node.messages`;
 who turns it into bytes, and whether anybody does, is not the node's business. Messages must not be
@@ -55,7 +56,14 @@ class Woken:
     pass
 
 
-Event = Asked | Answered | Ran | Woken
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Nobody reads the answer any more, so nothing need wait to be told; what was asked is done."""
+
+    caller: Caller
+
+
+Event = Asked | Answered | Ran | Woken | Left
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ partition to its transaction (TV2, KIP-890).
 
 The first batch of a transaction in a partition is appended only after the transaction's coordinator
 has said that the transaction is ongoing there. Otherwise a batch that was delayed on the network
-could open a transaction that nobody will ever end, and hold up every read_committed reader.
+could open a transaction that nobody will ever end, and hold up every read_committed reader. Who was
+sent away meanwhile comes again, and what it sent behind that batch must not be written before it.
 """
 
 from __future__ import annotations
@@ -35,11 +36,14 @@ from sexton.records.layout import HEADER_BYTES, BatchHeader
 IMPLICIT_ADD_VERSION = 12
 ABORTABLE_VERSION = 11  # the first that knows TRANSACTION_ABORTABLE
 WATCH_MS = 250  # how often requests that wait are looked at
+MOST_SENT_AWAY = 10_000  # of whom something is remembered; they come again within a second
 CURRENT_LEADER_VERSION = 10  # from here on an answer can say who leads
+TOPIC_ID_VERSION = 13  # from here on topics are named by id
 
 Verified = Callable[[KafkaError], None]
 Verify = Callable[[str, int, int, TopicPartition, bool, Verified], None]
 # (transactional id, producer id, epoch, partition, whether to add it, what to do then)
+_Key = tuple[TopicPartition, int]  # a producer in a partition
 
 
 @dataclass(slots=True, eq=False)
@@ -64,12 +68,21 @@ class _Verifying:
     ended_meanwhile: bool = False  # a marker came: the word is about a transaction that is over
 
 
+@dataclass(frozen=True, slots=True)
+class _SentAway:
+    """A first batch that the coordinator did not agree to, or not yet."""
+
+    epoch: int
+    sequence: int
+
+
 class Produce:
     def __init__(self, site: Site, replicas: Replicas, verify: Verify) -> None:
         self._site = site
         self._replicas = replicas
         self._verify = verify
-        self._verifying: dict[tuple[TopicPartition, int], _Verifying] = {}
+        self._verifying: dict[_Key, _Verifying] = {}
+        self._sent_away: dict[_Key, _SentAway] = {}  # oldest first
         self._waiting: dict[_Call, None] = {}  # for the ISR
         self._watching = False  # whether somebody of them has waited for too long
 
@@ -121,6 +134,8 @@ class Produce:
                 self._refuse(call, partition, result, refused)
 
         try:
+            if version >= TOPIC_ID_VERSION and not partition.topic:
+                raise Refused(KafkaError.UNKNOWN_TOPIC_ID, "no topic has this id")
             replica, _role = self._replicas.led(partition)
             if call.acks not in (-1, 0, 1):
                 why = f"acks is {call.acks}, not -1, 0 or 1"
@@ -137,21 +152,22 @@ class Produce:
         self, call: _Call, replica: Replica, header: BatchHeader, version: int, append: Verified
     ) -> None:
         """Appends at once if the transaction is known to be open here, else asks first."""
-        producer = replica.log.producers.known.get(header.producer_id)
-        is_open = (
-            producer is not None
-            and producer.open_first_offset is not None
-            and producer.epoch == header.producer_epoch
-        )
         key = (replica.partition, header.producer_id)
+
+        def in_turn(error: KafkaError) -> None:
+            if error == KafkaError.NONE and not _is_open(replica, header):
+                error = self._check_first(key, header, version)
+            self._remember(key, header, error)
+            append(error)
+
         verifying = self._verifying.get(key)
         if verifying is not None:
-            verifying.waiting.append(append)
+            verifying.waiting.append(in_turn)
             return
-        if is_open:
+        if _is_open(replica, header):
             append(KafkaError.NONE)
             return
-        verifying = self._verifying[key] = _Verifying([append])
+        verifying = self._verifying[key] = _Verifying([in_turn])
 
         def verified(error: KafkaError) -> None:
             del self._verifying[key]
@@ -170,6 +186,32 @@ class Produce:
             transactional_id, header.producer_id, header.producer_epoch, replica.partition, adds,
             verified,
         )  # fmt: skip
+
+    def _check_first(self, key: _Key, header: BatchHeader, version: int) -> KafkaError:
+        """May a transaction begin here with this batch? Not if it was sent behind another one.
+
+        A log that knows the producer would notice; to one that does not, any sequence may be next.
+        """
+        first = header.base_sequence
+        if version >= IMPLICIT_ADD_VERSION:
+            first = 0  # every transaction has an epoch of its own
+        elif (before := self._sent_away.get(key)) and before.epoch == header.producer_epoch:
+            first = before.sequence
+        if header.base_sequence > first:
+            return KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
+        return KafkaError.NONE
+
+    def _remember(self, key: _Key, header: BatchHeader, error: KafkaError) -> None:
+        """The earliest batch that was sent away, until one is not."""
+        if error == KafkaError.NONE:
+            self._sent_away.pop(key, None)
+            return
+        this = _SentAway(header.producer_epoch, header.base_sequence)
+        before = self._sent_away.pop(key, this)
+        later = (before.epoch, -before.sequence) >= (this.epoch, -this.sequence)
+        self._sent_away[key] = before if later else this
+        if len(self._sent_away) > MOST_SENT_AWAY:
+            del self._sent_away[next(iter(self._sent_away))]
 
     def _append(
         self,
@@ -253,6 +295,15 @@ class Produce:
             self._site.outside.answer(call.caller, call.response)
         call.sent = True
         self._waiting.pop(call, None)
+
+
+def _is_open(replica: Replica, header: BatchHeader) -> bool:
+    producer = replica.log.producers.known.get(header.producer_id)
+    return (
+        producer is not None
+        and producer.open_first_offset is not None
+        and producer.epoch == header.producer_epoch
+    )
 
 
 def _first_header(records: Buffer) -> BatchHeader:

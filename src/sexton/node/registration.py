@@ -1,10 +1,13 @@
 """This broker's place in the cluster: it registers, sends heartbeats, and hears what has changed.
 
-    RegisterBroker ──▶ broker epoch ──▶ Heartbeat ⇄ records of the metadata log
+    RegisterBroker ──▶ broker epoch ──▶ Heartbeat ⇄ records of the metadata log ──▶ may stop
 
 The controller keeps a heartbeat until there is news, so a change arrives as soon as it is made.
 Whoever is told that its registration has been replaced, or was away for so long that it was fenced,
 registers again or goes on; its replicas do what the records say in any case.
+
+Who is about to be stopped says so with its heartbeats (Kafka's controlled shutdown): the controller
+has others lead what it leads and takes it out of every ISR, and tells it when everybody knows.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from sexton.machines.controller_events import (
     StaleBroker,
 )
 from sexton.machines.metadata import ConfigRecord, Image, Record, Removed
-from sexton.node.outside import CONTROLLER
+from sexton.node.messages import LeaveCluster, LeaveClusterAnswer
+from sexton.node.outside import CONTROLLER, Caller
 from sexton.node.replicas import Replicas
 from sexton.node.site import Site
 
@@ -32,8 +36,9 @@ class Registration:
         self._changed = changed  # called after every change of the image
         self._incarnation = f"{site.random.getrandbits(64):016x}"
         self.fenced = True
-        self.leaving = False
-        self.may_stop = False
+        self._heartbeats = 0  # sent; only the answer to the last one counts
+        self._leaving: list[Caller] | None = None  # who waits until it has left
+        self._has_left = False
         self.joined: Callable[[], None] = lambda: None  # called while it is not fenced
 
     def register(self) -> None:
@@ -42,6 +47,17 @@ class Registration:
             self._site.config.endpoint, self._site.config.rack,
         )  # fmt: skip
         self._site.ask_controller(request, self._registered)
+
+    def leave(self, caller: Caller, _request: LeaveCluster, _version: int) -> None:
+        """Answers when this broker may be stopped without anybody waiting for it."""
+        if self._has_left:
+            self._site.outside.answer(caller, LeaveClusterAnswer())
+        elif self._leaving is not None:
+            self._leaving.append(caller)
+        else:
+            self._leaving = [caller]
+            if self._heartbeats:  # else it says so with the first one
+                self._heartbeat()
 
     def _registered(self, answer: object | None) -> None:
         if isinstance(answer, Registered):
@@ -54,12 +70,19 @@ class Registration:
         config = self._site.config
         request = Heartbeat(
             None, config.node_id, self._site.broker_epoch, self._site.metadata_end,
-            self._replicas.high_watermarks(), self.leaving,
+            self._replicas.high_watermarks(), self._leaving is not None,
         )  # fmt: skip
         timeout = config.broker_heartbeat_interval_ms + config.broker_session_timeout_ms // 2
-        self._site.outside.ask(CONTROLLER, request, self._heard, timeout)
+        self._heartbeats = number = self._heartbeats + 1
+        self._site.outside.ask(
+            CONTROLLER, request, lambda answer: self._heard(answer, number), timeout
+        )
 
-    def _heard(self, answer: object | None) -> None:
+    def _heard(self, answer: object | None, number: int) -> None:
+        if number != self._heartbeats:
+            if answer is None:
+                self._replicas.forget_what_was_told()
+            return  # the one that was sent since will be answered, too
         if isinstance(answer, StaleBroker):
             self._incarnation = f"{self._site.random.getrandbits(64):016x}"
             self.register()
@@ -69,7 +92,7 @@ class Registration:
             pause = self._site.config.broker_heartbeat_interval_ms // 4
             self._site.outside.after(pause, self._heartbeat)
             return
-        self.fenced, self.may_stop = answer.fenced, answer.may_stop
+        self.fenced = answer.fenced
         if answer.snapshot:
             self._start_from(answer.records)
         elif answer.start == self._site.metadata_end:
@@ -77,9 +100,19 @@ class Registration:
         self._site.metadata_end = answer.end
         if answer.records:
             self._changed()
+        if answer.may_stop:
+            self._left()
+            return
         if not self.fenced:
             self.joined()
         self._heartbeat()
+
+    def _left(self) -> None:
+        """It is out of the cluster, and whoever asked for that stops it now."""
+        self._has_left = True
+        for caller in self._leaving or ():
+            self._site.outside.answer(caller, LeaveClusterAnswer())
+        self._leaving = []
 
     def _start_from(self, records: tuple[Record, ...]) -> None:
         before, self._site.image = self._site.image, Image.of(records)

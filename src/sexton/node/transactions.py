@@ -2,7 +2,8 @@
 
 Versions 0 to 6, 0 to 5, 0 to 4 and 0 to 5. `machines.transactions` decides, one machine for each
 partition of `__transaction_state` that this broker leads; here are its log, its markers' way to the
-brokers, and the calls of clients and of other brokers.
+brokers, and the calls of clients and of other brokers. Who adds partitions may have to wait a
+little (see `adding`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from sexton.machines.transaction_log import from_bytes, to_bytes
 from sexton.machines.transaction_states import Tombstone, TransactionRecord
 from sexton.machines.transaction_versions import Api, spoken, transaction_version
 from sexton.machines.transactions import Coordinator
+from sexton.node.adding import Adder, Adding
 from sexton.node.coordinators import (
     CONSUMER_OFFSETS,
     TRANSACTION_STATE,
@@ -66,6 +68,7 @@ class Transactions:
         self._coordinators = coordinators
         self._producer_ids = producer_ids
         self.machines: dict[TopicPartition, Coordinator] = {}
+        self._adding = Adding(site, self.request)
         coordinators.keep(TRANSACTION_STATE, self._load, self._unload)
 
     # ── taking over and handing over ──
@@ -133,11 +136,13 @@ class Transactions:
             done = replica.append(batch, client=False)
         except Refused as refused:
             self._soon(partition, coordinator, machine.AppendFailed(token, refused.error))
+            self._adding.stepped(record.transactional_id)  # it hears of it after the machine
             return
 
         def replicated(error: KafkaError) -> None:
             if error == KafkaError.NONE and self.machines.get(partition) is coordinator:
                 self._tell(partition, machine.Appended(token))
+                self._adding.stepped(record.transactional_id)
 
         replica.acknowledge(done.last_offset, replicated)
 
@@ -327,31 +332,36 @@ class Transactions:
     ) -> None:
         partitions = _partitions(one.topics)
 
-        def then(told: machine.AnyAnswer) -> None:
-            errors: Errors = {}
-            if isinstance(told, machine.VerifyPartitionsAnswer):
-                errors = dict(told.errors)
-            elif isinstance(told, machine.AddPartitionsAnswer):
-                errors = dict.fromkeys(partitions, told.error)
+        def finish(errors: Errors) -> None:
             result.topic_results = _results(one.topics, errors)
             settled()
 
-        def make(then: Then) -> machine.Request:
-            who = (then, one.transactional_id, one.producer_id, one.producer_epoch, partitions)
-            if one.verify_only:
-                return machine.VerifyPartitions(*who)
-            return machine.AddPartitions(*who, transaction_version(Api.ADD_PARTITIONS_TO_TXN, 5))
+        if not one.verify_only:
+            version = transaction_version(Api.ADD_PARTITIONS_TO_TXN, 5)
+            adder = Adder(one.transactional_id, one.producer_id, one.producer_epoch, version)
+            self._adding.add(
+                adder, partitions, lambda error: finish(dict.fromkeys(partitions, error))
+            )
+            return
 
-        failed = self.request(one.transactional_id, make, then)
+        def then(told: machine.AnyAnswer) -> None:
+            assert isinstance(told, machine.VerifyPartitionsAnswer)
+            finish(dict(told.errors))
+
+        failed = self.request(
+            one.transactional_id,
+            lambda then: machine.VerifyPartitions(
+                then, one.transactional_id, one.producer_id, one.producer_epoch, partitions
+            ),
+            then,
+        )
         if failed:
-            result.topic_results = _results(one.topics, dict.fromkeys(partitions, failed))
-            settled()
+            finish(dict.fromkeys(partitions, failed))
 
     def _add_for_client(
         self, caller: Caller, request: AddPartitionsToTxnRequest, version: int
     ) -> None:
         topics = request.v3_and_below_topics
-        transactional_id = request.v3_and_below_transactional_id
 
         def finish(error: KafkaError) -> None:
             word = spoken(error, Api.ADD_PARTITIONS_TO_TXN, version)
@@ -359,10 +369,12 @@ class Transactions:
             response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
             self._site.outside.answer(caller, response)
 
-        self._add(
-            transactional_id, request.v3_and_below_producer_id,
-            request.v3_and_below_producer_epoch, _partitions(topics), version, finish,
+        adder = Adder(
+            request.v3_and_below_transactional_id, request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            transaction_version(Api.ADD_PARTITIONS_TO_TXN, min(version, 3)),
         )  # fmt: skip
+        self._adding.add(adder, _partitions(topics), finish)
 
     def add_offsets(self, caller: Caller, request: AddOffsetsToTxnRequest, version: int) -> None:
         """The group's partition of `__consumer_offsets` joins the transaction."""
@@ -376,34 +388,11 @@ class Transactions:
         except Refused as refused:
             finish(refused.error)
             return
-        self._add(
-            request.transactional_id, request.producer_id, request.producer_epoch, (of_group,), 0,
-            finish,
+        adder = Adder(
+            request.transactional_id, request.producer_id, request.producer_epoch,
+            transaction_version(Api.ADD_PARTITIONS_TO_TXN, 0),
         )  # fmt: skip
-
-    def _add(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        epoch: int,
-        partitions: tuple[TopicPartition, ...],
-        version: int,
-        finish: Callable[[KafkaError], None],
-    ) -> None:
-        def then(told: machine.AnyAnswer) -> None:
-            assert isinstance(told, machine.AddPartitionsAnswer)
-            finish(told.error)
-
-        spoken_version = transaction_version(Api.ADD_PARTITIONS_TO_TXN, min(version, 3))
-        failed = self.request(
-            transactional_id,
-            lambda then: machine.AddPartitions(
-                then, transactional_id, producer_id, epoch, partitions, spoken_version
-            ),
-            then,
-        )
-        if failed:
-            finish(failed)
+        self._adding.add(adder, (of_group,), finish)
 
     def end(self, caller: Caller, request: EndTxnRequest, version: int) -> None:
         def then(told: machine.AnyAnswer) -> None:

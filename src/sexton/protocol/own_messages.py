@@ -6,6 +6,9 @@ the log start, and -1 where there is none.
 
     mcco, mxfo    how far this replica's log is clean, and free of transactions
     mtro, mxro    below which it may forget tombstones, and markers
+
+Whoever shows where a replica stands shows it in these words: `sexton cluster offsets` and the
+embedded cluster do.
 """
 
 from __future__ import annotations
@@ -38,10 +41,10 @@ class ReplicaOffsets:
     leader_id: int = wire.int32(default=-1)
     leader_epoch: int = wire.int32(default=-1)
     policy: str = wire.string()  # coordinated or independent
-    log_start_offset: int = wire.int64(default=-1)
-    log_end_offset: int = wire.int64(default=-1)
+    log_start: int = wire.int64(default=-1)
+    log_end: int = wire.int64(default=-1)
     high_watermark: int = wire.int64(default=-1)
-    last_stable_offset: int = wire.int64(default=-1)
+    last_stable: int = wire.int64(default=-1)
     mcco: int = wire.int64(default=-1)
     mtro: int = wire.int64(default=-1)
     mxfo: int = wire.int64(default=-1)

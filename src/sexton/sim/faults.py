@@ -19,6 +19,7 @@ from sexton.node.messages import (
     AnnounceRemovable,
     CollectProgress,
     CollectProgressAnswer,
+    LeaveCluster,
     RegisterReplicas,
 )
 from sexton.node.outside import CONTROLLER
@@ -31,6 +32,7 @@ from sexton.sim.world import Process, World, name_of
 Undo = Callable[[], None]
 ADMIN = -50  # the address of the one who gives orders
 HOUR_MS = 3_600_000
+HAND_OVER_MS = 30_000  # what an operator waits for a broker that leaves
 COMPACTION_FILE = "compaction-offsets"
 
 
@@ -343,13 +345,24 @@ def paused_broker(stage: Stage, random: Random) -> tuple[str, Undo] | None:
 
 @fault
 def restarted_in_good_order(stage: Stage, random: Random) -> tuple[str, Undo] | None:
-    """An operator stops it and starts it again."""
+    """An operator has it hand over what it leads, stops it and starts it again."""
     address = _any_broker(stage, random)
     if address is None:
         return None
-    stage.world.resume(address)
-    stage.world.stop(address)
-    return f"broker {address} is stopped", _restart(stage, address)
+    world = stage.world
+    world.resume(address)
+    life = world.processes[address].life
+
+    def stop(_answer: object | None = None) -> None:
+        if world.processes[address].life == life:  # else it has been stopped or killed already
+            world.stop(address)
+
+    def undo() -> None:
+        stop()
+        world.start(address)
+
+    world.send(address, address, LeaveCluster(), stop, HAND_OVER_MS, 0)  # not over the network
+    return f"broker {address} is asked to leave, then stopped", undo
 
 
 @fault

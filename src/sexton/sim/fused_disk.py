@@ -24,6 +24,7 @@ class FusedDisk:
         self.exists = self.memory.exists
         self.read = self.memory.read
         self.make_directory = self.memory.make_directory
+        self.write_back = self.memory.write_back
 
     def burn(self) -> None:
         if self.fuse is not None:

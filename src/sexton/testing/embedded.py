@@ -29,6 +29,7 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 from sexton.base.errors import ConfigError
 from sexton.base.lazy_dataclass import dataclass
 from sexton.broker.cluster import ClusterConfig, LocalCluster
+from sexton.broker.exposure import refuse_exposure, refuse_nowhere
 from sexton.broker.host import Clock
 from sexton.broker.options import with_options
 from sexton.testing.embedded_actions import EmbeddedActions
@@ -54,6 +55,8 @@ FOR_TESTS: Final[Mapping[str, object]] = {
     # A group's first member need not wait for a second one.
     "group.initial.rebalance.delay.ms": 0,
     "group.consumer.assignment.interval.ms": 0,
+    # A member of a KIP-848 group hears of its partitions with its next heartbeat: 5 s in Kafka.
+    "group.consumer.heartbeat.interval.ms": 500,
 }
 NOTICED_AFTER_MS = 300
 READY_TIMEOUT_S = 30.0
@@ -88,6 +91,8 @@ class _Embedded:
         noticed_after_ms: int | None = NOTICED_AFTER_MS,
         host: str = "127.0.0.1",
         port: int = 0,
+        advertised_host: str | None = None,
+        insecure: bool = False,
     ) -> None:
         """`data` is kept if it is given, else a temporary directory is used and removed.
 
@@ -95,12 +100,17 @@ class _Embedded:
         when somebody moves it (`advance_clock`), so that a slow machine changes nothing. A broker
         that is killed, stopped, paused or isolated is given up after `noticed_after_ms`, or with
         None when its session ends, as in Kafka. `port` is the first broker's, the others follow; 0
-        takes any that are free.
+        takes any that are free. A `host` that others reach is refused unless clients have to
+        authenticate, or `insecure` says that this is meant; for 0.0.0.0 clients are told of the
+        `advertised_host`.
         """
         chosen = {**FOR_TESTS, "compaction.policy": compaction, **(options or {})}
-        config = ClusterConfig(brokers=brokers, host=host, port=port)
+        config = ClusterConfig(
+            brokers=brokers, host=host, port=port, advertised_host=advertised_host
+        )
         self._config = with_options(config, chosen)
         self._config.check()
+        _keep_strangers_out(self._config, insecure)
         self._frozen_clock = frozen_clock
         self._noticed_after_ms = noticed_after_ms
         self._data = None if data is None else Path(data)
@@ -125,7 +135,8 @@ class _Embedded:
     def address_of(self, node: int) -> str:
         """One broker's own `host:port`."""
         self._check(node)
-        return f"{self._config.host}:{self._running_cluster.listeners[node].port}"
+        host = self._config.advertised_host or self._config.host
+        return f"{host}:{self._running_cluster.listeners[node].port}"
 
     @property
     def data(self) -> Path:
@@ -193,6 +204,15 @@ class _Embedded:
         assert actions is not None and loop is not None
         assert threading.current_thread() is not self._thread, "would wait for itself"
         return asyncio.run_coroutine_threadsafe(action(actions, *given, **named), loop)
+
+
+def _keep_strangers_out(config: ClusterConfig, insecure: bool) -> None:
+    """As `sexton up` does."""
+    known = config.listener.authenticates
+    refuse_exposure(
+        config.host, authenticated=known, insecure=insecure, option="host", consent="insecure=True"
+    )
+    refuse_nowhere(config.host, config.advertised_host, option="host", advertised="advertised_host")
 
 
 def _blocking(action: Action[P, R]) -> Callable[Concatenate[_Embedded, P], R]:

@@ -22,6 +22,7 @@ from sexton.machines import controller as admin
 from sexton.machines.metadata import PartitionRecord
 from sexton.node.broker import Broker
 from sexton.node.controller import ControllerNode
+from sexton.node.describe_replicas import offsets_of
 from sexton.node.messages import CleanNow, CleanNowAnswer, ConferNow
 from sexton.node.outside import CONTROLLER, Action, Woken
 from sexton.node.replica import Leading, Replica
@@ -78,13 +79,13 @@ class EmbeddedActions:
         self._hasten(node)
 
     async def stop(self, node: int) -> None:
-        """In good order: its files are closed, and the next start needs no recovery."""
-        self._cluster.stop_broker(node)
+        """In good order: others lead what it led, and its files need no recovery."""
+        await self._cluster.retire_broker(node)
         self._hasten(node)
 
     async def restart(self, node: int, timeout_s: float = 30.0) -> None:
         """Stops it if it runs, starts it again on the same files, waits until it is back."""
-        self._cluster.stop_broker(node)
+        await self._cluster.retire_broker(node)
         self._cluster.start_broker(node)
 
         def is_back() -> bool:
@@ -424,6 +425,8 @@ class EmbeddedActions:
     async def _order(self, request: object) -> None:
         """Has the controller do something; Refused if it does not."""
         answer = await self._cluster.ask(CONTROLLER, request)
+        if answer is None:
+            raise PeerError("the controller", "did not answer")
         if isinstance(answer, admin.Failed):
             raise Refused(answer.error, answer.message)
 
@@ -495,11 +498,10 @@ def _state(record: PartitionRecord) -> PartitionState:
 
 
 def _offsets(node: int, replica: Replica, record: PartitionRecord) -> Offsets:
-    log, own, group = replica.log, replica.progress, replica.removable
+    found = offsets_of(replica)
     return Offsets(
-        node, isinstance(replica.role, Leading), node in record.isr, log.log_start_offset,
-        log.last_stable_offset, log.high_watermark, log.end_offset, own.mcco, own.mxfo, group.mtro,
-        group.mxro,
+        node, found.role == "leader", node in record.isr, found.log_start, found.last_stable,
+        found.high_watermark, found.log_end, found.mcco, found.mxfo, found.mtro, found.mxro,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from sexton.broker.host import Clock, Host
 from sexton.broker.listener import Listener, ListenerConfig
 from sexton.broker.switchboard import Switchboard
 from sexton.node import apis
-from sexton.node.outside import Answer, Asked, Effect, Event
+from sexton.node.outside import Answer, Asked, Effect, Event, Left
 from sexton.protocol import decode_response, encode_request
 from sexton.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from sexton.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -33,6 +33,7 @@ class PatientNode:
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
+        self.left: list[object] = []  # who asked and went
         self.answers: list[Effect] = []
         versions = ApiVersionsResponse(api_keys=apis.advertised())
         self.at_once: dict[type, object] = {ApiVersionsRequest: versions}
@@ -41,6 +42,9 @@ class PatientNode:
         return []
 
     def hear(self, event: Event, _now_ms: int, _clock_ms: int) -> None:
+        if isinstance(event, Left):
+            self.left.append(event.caller)
+            return
         assert isinstance(event, Asked)
         answer = self.at_once.get(type(event.request))
         if answer is None:

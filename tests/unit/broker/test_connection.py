@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sexton.broker.connection import Limits
+from sexton.broker.limits import Limits
 from sexton.broker.listener import ListenerConfig
 from sexton.node import apis
 from sexton.protocol import decode_response, encode_request, registry

@@ -18,9 +18,9 @@ from random import Random
 
 import pytest
 
-from sexton.broker.connection import Limits
 from sexton.broker.host import Host
 from sexton.broker.large_produce import _Walk
+from sexton.broker.limits import Limits
 from sexton.broker.listener import ListenerConfig
 from sexton.broker.traffic import Requests
 from sexton.node.outside import Asked, Event
@@ -324,10 +324,13 @@ def test_one_fetch_waits_at_a_time() -> None:
             listening.answer(number, FetchResponse())
             listening.wait_for(lambda: len(listening.node.asked) == number + 2)  # noqa: B023
         peer.socket.close()
-        # While it waits, its end is noticed; and its place is kept until the fetch is over.
-        listening.wait_for(lambda: listening.listener.connection_count == 0)
-        assert listening.listener._per_address == {"127.0.0.1": 1}
-        listening.answer(len(listening.node.asked) - 1, FetchResponse())
+        # While it waits, its end is noticed; and the broker is told what need not wait any more.
+        listening.wait_for(lambda: len(listening.node.left) == 2)
+        assert listening.node.left == [
+            listening.node.asked[0].caller,
+            listening.node.asked[-1].caller,
+        ]
+        assert listening.listener._per_address == {}
 
 
 def test_nobody_has_many_requests_handled_in_a_row() -> None:

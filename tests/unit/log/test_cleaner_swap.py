@@ -125,7 +125,8 @@ def emptied(log: PartitionLog) -> None:
 
 def shortened(log: PartitionLog) -> None:
     """By retention: the first segments are gone."""
-    assert log.delete_records(7, 1000) == 7
+    assert log.delete_records(7) == 7
+    assert log.enforce_retention(1000)
 
 
 def closed(log: PartitionLog) -> None:

@@ -130,7 +130,7 @@ class Story:
 
     def delete_records(self, case: Case) -> str:
         try:
-            self.log.delete_records(int(case.words[0]), self.now_ms)
+            self.log.delete_records(int(case.words[0]))
         except Refused as error:
             return str(error)
         return self.state()

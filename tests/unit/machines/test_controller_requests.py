@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import pytest
+
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
@@ -70,6 +72,28 @@ class Cluster:
             self.now_ms = min(self.now_ms + 1_000, end)
             self.tell(admin.Tick())
             self.beat(*(alive or self.nodes))
+
+
+# ── its own absence ──
+
+
+@pytest.mark.parametrize("asleep_ms", [3_000, 7_000, 9_500, 13_000, 60_000])
+def test_a_controller_that_slept_while_no_heartbeat_waited_fences_nobody(asleep_ms: int) -> None:
+    cluster = Cluster()
+    cluster.create("t", (1, 2, 3))
+    cluster.beat()
+    cluster.now_ms += cluster.config.broker_heartbeat_interval_ms
+    cluster.tell(admin.Tick())
+    assert not cluster.controller.brokers.parked, "all have been answered, and are about to call"
+    cluster.now_ms += asleep_ms
+    cluster.tell(admin.Tick())
+    assert all(map(cluster.controller.image.active, cluster.nodes))
+    slept_ms = cluster.now_ms
+    while all(map(cluster.controller.image.active, cluster.nodes)):  # nobody calls any more
+        assert cluster.wake_ms > cluster.now_ms
+        cluster.now_ms = cluster.wake_ms
+        cluster.tell(admin.Tick())
+    assert cluster.now_ms <= slept_ms + cluster.config.broker_session_timeout_ms
 
 
 # ── several at once ──

@@ -550,8 +550,8 @@ def test_every_replica_tells_its_offsets(cluster: SmallCluster) -> None:
         assert answer.broker_id == node
         (replica,) = answer.topics[0].partitions
         roles.append(replica.role)
-        assert (replica.log_start_offset, replica.log_end_offset) == (0, 3)
-        assert (replica.high_watermark, replica.last_stable_offset) == (3, 3)
+        assert (replica.log_start, replica.log_end) == (0, 3)
+        assert (replica.high_watermark, replica.last_stable) == (3, 3)
         assert (replica.mcco, replica.mtro, replica.mxfo, replica.mxro) == (0, 0, 0, 0)
         assert (replica.leader_id, replica.leader_epoch) == (1, 0)
         assert replica.policy == "coordinated"

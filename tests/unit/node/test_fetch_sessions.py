@@ -10,7 +10,7 @@ from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.machines import controller as admin
 from sexton.node.broker import Broker
-from sexton.node.outside import CONTROLLER
+from sexton.node.outside import CONTROLLER, Answer, Asked, Effect, Event, Left
 from sexton.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -75,6 +75,35 @@ def shown(response: FetchResponse) -> dict[int, int]:
         for topic in response.responses
         for data in topic.partitions
     }
+
+
+@pytest.mark.parametrize("epoch", [0, -1], ids=["session", "no session"])
+def test_who_has_gone_is_not_waited_for(cluster: SmallCluster, epoch: int) -> None:
+    broker = cluster.broker(LEADER)
+    replica = broker.replicas.by_partition[TopicPartition(TOPIC, 0)]
+    watched = len(replica.watchers)
+    asked = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)
+    request = FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, session_epoch=epoch)
+    request.topics = [FetchTopic(TOPIC, partitions=[asked])]
+
+    def hear(event: Event) -> list[Effect]:
+        return broker.handle(event, cluster.world.now_ms, cluster.world.now_ms)
+
+    for goes in (False, True):  # who stays is answered
+        hear(Asked("somebody", request, VERSION))
+        hear(Left("somebody else"))
+        assert len(broker._fetch._parked) == 1
+        if goes:
+            hear(Left("somebody"))
+            assert not broker._fetch._parked
+            if epoch < 0:
+                assert len(replica.watchers) == watched
+        batch = batch_of([(b"k", b"v")], Sequence(), cluster.world.now_ms)
+        written = produce_request(TopicPartition(TOPIC, 0), batch, None)
+        answers = [e.caller for e in hear(Asked("writer", written, 9)) if isinstance(e, Answer)]
+        assert ("somebody" in answers) == (not goes)
+        asked.fetch_offset += 1
+    assert not broker._fetch._parked and not broker._fetch._numbers
 
 
 def test_a_session_answers_only_what_has_changed(cluster: SmallCluster) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.partitions import TopicPartition
 from sexton.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -78,6 +79,16 @@ def test_the_newest_record_is_found_in_a_later_segment(cluster: SmallCluster) ->
         topic.produce(timestamp)
     assert topic.at(MAX_TIMESTAMP) == (2, 5000)
     assert topic.at(2001) == (2, 5000)
+
+
+def test_what_was_deleted_is_not_the_newest(cluster: SmallCluster) -> None:
+    topic = Topic(cluster, "deleted", segment_bytes="100")
+    for timestamp in (5000, 4000, 1000, 2000):
+        topic.produce(timestamp)
+    cluster.wait(2_000)
+    cluster.broker(topic.leader).replicas.get(TopicPartition("deleted", 0)).log.delete_records(2)
+    assert topic.at(MAX_TIMESTAMP) == (3, 2000)
+    assert topic.at(1) == (2, 1000)
 
 
 def test_the_brokers_time_counts_where_a_topic_wants_it(cluster: SmallCluster) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sexton.base.kafka_errors import KafkaError
+from sexton.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
 from sexton.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from sexton.protocol.messages.find_coordinator import FindCoordinatorRequest
 from sexton.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -44,19 +48,46 @@ class Producer:
         assert answer.error_code == KafkaError.NONE
         return answer.producer_id, answer.producer_epoch
 
-    def produce(self, version: int) -> KafkaError:
+    def produce(self, version: int, sequence: int = 0) -> KafkaError:
         batch = few_batch(
             [(b"k", b"v")],
             self.cluster.world.now_ms,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            base_sequence=0,
+            base_sequence=sequence,
             transactional=True,
         )
         data = TopicProduceData(self.name, partition_data=[PartitionProduceData(0, batch)])
         request = ProduceRequest(self.name, -1, 10_000, [data])
         answer = self.cluster.ask(request, version, self.leader)
         return KafkaError(answer.responses[0].partition_responses[0].error_code)
+
+    def add_partition(self) -> None:
+        """As a producer does that speaks TV1."""
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.name,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(self.name, [0])],
+        )
+        answer = self.cluster.ask(request, 3, self.coordinator)
+        (topic,) = answer.results_by_topic_v3_and_below
+        assert topic.results_by_partition[0].partition_error_code == KafkaError.NONE
+
+
+def test_a_topic_that_nobody_has_is_named_by_what_it_was_asked_for(cluster: SmallCluster) -> None:
+    batch = few_batch([(b"k", b"v")], cluster.world.now_ms)
+    by_name = TopicProduceData("nobody", partition_data=[PartitionProduceData(0, batch)])
+    by_id = TopicProduceData(topic_id=b"\7" * 16, partition_data=[PartitionProduceData(0, batch)])
+    expected = {
+        12: (by_name, KafkaError.UNKNOWN_TOPIC_OR_PARTITION),
+        13: (by_id, KafkaError.UNKNOWN_TOPIC_ID),
+    }
+    for version, (asked, error) in expected.items():
+        answer = cluster.ask(ProduceRequest(None, -1, 10_000, [asked]), version)
+        (topic,) = answer.responses
+        assert topic.topic_id == asked.topic_id
+        assert [each.error_code for each in topic.partition_responses] == [error]
 
 
 def test_a_fenced_producer_hears_of_its_epoch(cluster: SmallCluster) -> None:
@@ -74,3 +105,29 @@ def test_a_partition_outside_the_transaction_is_refused_in_words_that_the_client
     assert producer.produce(10) == KafkaError.INVALID_TXN_STATE
     assert producer.produce(11) == KafkaError.TRANSACTION_ABORTABLE
     assert producer.produce(12) == KafkaError.NONE, "from here on, asking is adding"
+
+
+def test_what_was_sent_behind_a_batch_does_not_overtake_it(cluster: SmallCluster) -> None:
+    """The producer sends several at once: the first may be sent away, and comes again."""
+    producer = Producer(cluster, "overtaking")
+    assert producer.produce(9, sequence=0) == KafkaError.INVALID_TXN_STATE
+    producer.add_partition()
+    assert producer.produce(9, sequence=1) == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producer.produce(9, sequence=0) == KafkaError.NONE
+    assert producer.produce(9, sequence=1) == KafkaError.NONE
+
+
+def test_every_transaction_of_tv2_begins_at_sequence_0(cluster: SmallCluster) -> None:
+    producer = Producer(cluster, "from-zero")
+    assert producer.produce(12, sequence=1) == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producer.produce(12, sequence=0) == KafkaError.NONE
+    assert producer.produce(12, sequence=1) == KafkaError.NONE
+
+
+def test_where_nothing_was_sent_away_an_older_producer_may_go_on_at_any_sequence(
+    cluster: SmallCluster,
+) -> None:
+    """What it wrote before may be gone: TV1 numbers the records of all its transactions."""
+    producer = Producer(cluster, "going-on")
+    producer.add_partition()
+    assert producer.produce(9, sequence=7) == KafkaError.NONE

@@ -1,0 +1,76 @@
+"""A broker that is about to be stopped, and what the others know when it may be."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from sexton.base.partitions import TopicPartition
+from sexton.machines import controller as admin
+from sexton.node.messages import LeaveCluster, LeaveClusterAnswer
+from sexton.node.outside import CONTROLLER
+from tests.unit.node.small_cluster import CLIENT, SmallCluster
+
+AT = TopicPartition("t", 0)
+SECOND_MS = 1_000
+
+
+@pytest.fixture
+def cluster() -> SmallCluster:
+    cluster = SmallCluster()
+    create = admin.CreateTopic(None, AT.topic, uuid.UUID(int=7).hex, assignment=((1, 2, 3),))
+    cluster.world.send(CLIENT, CONTROLLER, create, lambda _: None, SECOND_MS, 0)
+    cluster.wait(5 * SECOND_MS)
+    assert cluster.image.partitions[AT].leader == 1
+    return cluster
+
+
+def leave(cluster: SmallCluster, node: int) -> list[object]:
+    """What it answers, as soon as it does."""
+    answers: list[object] = []
+    cluster.world.send(node, node, LeaveCluster(), answers.append, 600 * SECOND_MS, 0)
+    return answers
+
+
+def test_it_may_stop_when_everybody_knows_who_leads_in_its_place(cluster: SmallCluster) -> None:
+    answers = leave(cluster, 1)
+    while not answers:
+        cluster.wait(1)
+    assert answers == [LeaveClusterAnswer()]
+    for node in (1, 2, 3):
+        record = cluster.broker(node).site.image.partitions[AT]
+        assert (record.leader, record.isr) == (2, (2, 3))
+    assert cluster.image.brokers[1].fenced
+
+
+def test_whoever_does_not_know_yet_is_waited_for(cluster: SmallCluster) -> None:
+    """The control of the test above: without the wait this would be answered at once."""
+    cluster.world.pause(3)
+    answers = leave(cluster, 1)
+    cluster.wait(5 * SECOND_MS)
+    assert not answers
+    assert cluster.image.partitions[AT].leader == 2, "but clients need not wait"
+    cluster.wait(10 * SECOND_MS)  # until the session of broker 3 is over
+    assert answers == [LeaveClusterAnswer()]
+
+
+def test_all_who_ask_are_answered_and_then_it_is_silent(cluster: SmallCluster) -> None:
+    first, second = leave(cluster, 1), leave(cluster, 1)
+    cluster.wait(5 * SECOND_MS)
+    assert first == second == [LeaveClusterAnswer()]
+    late = leave(cluster, 1)
+    cluster.wait(SECOND_MS)
+    assert late == [LeaveClusterAnswer()]
+    assert 1 not in cluster.controller.brokers.parked, "it sends no more heartbeats"
+
+
+def test_it_comes_back_as_if_it_had_been_stopped_before(cluster: SmallCluster) -> None:
+    leave(cluster, 1)
+    cluster.wait(5 * SECOND_MS)
+    cluster.world.stop(1)
+    cluster.world.start(1)
+    cluster.wait(15 * SECOND_MS)
+    assert cluster.image.active(1)
+    record = cluster.image.partitions[AT]
+    assert (record.leader, set(record.isr)) == (2, {1, 2, 3})
