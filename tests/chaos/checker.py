@@ -8,6 +8,7 @@ aborted-read       a read_committed consumer was given a record of an aborted tr
 torn-transaction   some of a transaction's records are there and some are not
 never-ends         a transaction stays open though its client has ended it, or was replaced
 refused            an idempotent producer was told that it cannot go on
+unanswered         a call did not end, though its client asked and asked
 broker-failed      a broker logged an error of its own: an assertion, an unforeseen exception
 phantom            a record that nobody wrote
 changed-record     two consumers were given different records at the same offset
@@ -19,6 +20,7 @@ copied-twice       copied to another topic exactly once, and there twice
 not-copied         the copiers' group has committed an offset behind it, and it is not there
 copied-unread      it is there, and the group's offset is before it
 group-went-back    the copiers' group had committed a higher offset before
+cannot-copy        all is calm again, and what is left cannot be copied
 """
 
 from __future__ import annotations
@@ -56,6 +58,8 @@ def check_log(history: History, topic: str, final: list[Seen]) -> Iterator[Viola
     yield from _in_order(history, topic, final)
     for what in history.refused:
         yield Violation("refused", what)
+    for what in history.unanswered:
+        yield Violation("unanswered", what)
 
 
 def _plain(history: History, topic: str, found: dict[str, list[Seen]]) -> Iterator[Violation]:

@@ -62,7 +62,10 @@ class History:
     consumers: dict[str, list[Seen]] = field(default_factory=dict)
     # What the group of copiers had committed, as one client asked again and again: by partition.
     committed: list[dict[int, int]] = field(default_factory=list)
+    given_up: int = 0  # copies that were aborted, and left to whoever comes next
     refused: list[str] = field(default_factory=list)  # producers that could not go on
+    unanswered: list[str] = field(default_factory=list)  # calls that brokers let hang
+    left_behind: list[str] = field(default_factory=list)  # calls that a client let hang by itself
     faults: list[str] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -76,14 +79,18 @@ class History:
         for transaction in self.transactions:
             yield from transaction.writes
 
+    def ended(self, fate: Fate) -> int:
+        """How many transactions have ended so."""
+        return sum(1 for transaction in self.transactions if transaction.fate is fate)
+
     def summary(self) -> str:
         told = {fate: sum(1 for w in self.writes if w.fate is fate) for fate in Fate}
-        ended = {fate: sum(1 for t in self.transactions if t.fate is fate) for fate in Fate}
+        ended = {fate: self.ended(fate) for fate in Fate}
         seen = sum(map(len, self.consumers.values()))
         copied = sum(self.committed[-1].values()) if self.committed else 0
         return (
             f"{told[Fate.DONE]} writes acknowledged, {told[Fate.UNKNOWN]} unknown; transactions:"
             f" {ended[Fate.DONE]} committed, {ended[Fate.NOT_DONE]} aborted,"
             f" {ended[Fate.UNKNOWN]} unknown; {seen} records seen, {copied} offsets copied,"
-            f" {len(self.faults)} faults"
+            f" {len(self.faults)} faults, {len(self.left_behind)} calls left behind"
         )

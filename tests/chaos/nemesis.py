@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from random import Random
 
+from sexton.testing.cluster import PartitionState
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import TimedOut
 from tests.chaos.history import History
@@ -87,12 +88,18 @@ def coordinator_dies(cluster: EmbeddedCluster, random: Random) -> str:
 
 
 def _slow_then_dead(cluster: EmbeddedCluster, node: int) -> str:
+    all_in_sync(cluster)
     cluster.slow_down(node)
     time.sleep(1.2)
     cluster.kill(node)
+
+    def done_without(state: PartitionState) -> bool:
+        alone = state.isr == (node,)  # all others were too slow: nobody else may lead
+        return alone or state.leader not in (-1, node)
+
     for topic in TOPICS:
         for partition in range(PARTITIONS):
-            cluster.wait_for(topic, partition, lambda state: state.leader not in (-1, node))
+            cluster.wait_for(topic, partition, done_without)
     cluster.heal()
     cluster.restart(node)
     all_in_sync(cluster)

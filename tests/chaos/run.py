@@ -13,7 +13,8 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,6 +54,7 @@ BROKERS = 4  # three replicas each: a partition can move
 OPTIONS = {
     "min.insync.replicas": 2,
     "log.cleaner.backoff.ms": 100,
+    "replica.lag.time.max.ms": 10_000,  # a machine that is busy makes nobody fall behind
     "replica.fetch.response.max.bytes": 8_000,  # who has missed much does not catch up at once
     "producer.id.expiration.ms": 2**40,  # days go by in a second; nobody expires in between
 }
@@ -96,8 +98,14 @@ def chaos(
     seconds: float = 0.0,
     compaction: Policy = "coordinated",
     plan: tuple[Fault, ...] = (),
+    enough: Callable[[History], bool] = lambda _history: True,
+    calm_s: float = CALM_S,
 ) -> Outcome:
-    """Faults as planned, then for so many seconds those that the seed chooses."""
+    """Faults as planned, then for so many seconds those that the seed chooses.
+
+    It goes on until clients have done enough, however slow the machine is. Where nothing is wrong,
+    it becomes calm in much less than `calm_s`.
+    """
     history = History()
     with (
         quick_directory() as data,
@@ -112,17 +120,28 @@ def chaos(
             with at_work(shop, CLIENTS):
                 follow(cluster, history, plan)
                 disturb(cluster, history, seed, seconds)
-            never_ends = list(_calm_down(cluster))
+                until(lambda: enough(history), "clients have done enough", 3 * CALM_S)
+            stuck = list(_calm_down(cluster, calm_s))
+            if not stuck:  # else nobody can read to the end
+                stuck += copying.copy_the_rest(cluster.bootstrap_servers, history)
             outcome = _judge(cluster, history)
         failed = [Violation("broker-failed", text) for text in complained]
-        return replace(outcome, violations=[*failed, *never_ends, *outcome.violations])
+        return replace(outcome, violations=[*failed, *stuck, *outcome.violations])
 
 
 @contextmanager
 def at_work(shop: Workshop, clients: Mapping[str, Work]) -> Iterator[None]:
     """Clients, each in a thread of its own, for as long as the block takes."""
+    failed: list[BaseException] = []
+
+    def run(work: Work, name: str) -> None:
+        try:
+            work(shop, name)
+        except BaseException as error:  # noqa: BLE001  raised below, in the test's own thread
+            failed.append(error)
+
     threads = [
-        threading.Thread(target=work, args=(shop, name), name=name)
+        threading.Thread(target=run, args=(work, name), name=name, daemon=True)
         for name, work in clients.items()
     ]
     for thread in threads:
@@ -133,8 +152,16 @@ def at_work(shop: Workshop, clients: Mapping[str, Work]) -> Iterator[None]:
         shop.stopped.set()
         for thread in threads:
             thread.join(CALM_S)
-    hang = [thread.name for thread in threads if thread.is_alive()]
-    assert not hang, f"{', '.join(hang)} cannot come to an end"
+    hang = [f"{each.name}, at\n{_where(each)}" for each in threads if each.is_alive()]
+    assert not hang, "cannot come to an end:\n" + "\n".join(hang)
+    if failed:
+        raise failed[0]
+
+
+def _where(thread: threading.Thread) -> str:
+    """The line that a thread is at."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return "".join(traceback.format_stack(frame)[-3:]) if frame else "it has just ended"
 
 
 @contextmanager
@@ -164,7 +191,7 @@ def quick_directory() -> Iterator[Path]:
         yield Path(directory)
 
 
-def _calm_down(cluster: EmbeddedCluster) -> Iterator[Violation]:
+def _calm_down(cluster: EmbeddedCluster, calm_s: float) -> Iterator[Violation]:
     cluster.heal()
     all_in_sync(cluster)
 
@@ -178,7 +205,7 @@ def _calm_down(cluster: EmbeddedCluster) -> Iterator[Violation]:
         )
 
     try:
-        until(settled, "every transaction ended and every replica up to date", CALM_S)
+        until(settled, "every transaction ended and every replica up to date", calm_s)
     except TimedOut:
         yield Violation("never-ends", str(cluster.offsets(LEDGER, 0)))
     for _ in range(3):

@@ -77,6 +77,8 @@ def test_transactions_are_there_if_and_only_if_they_were_committed() -> None:
 
 def test_a_producer_that_could_not_go_on_is_a_violation() -> None:
     assert in_log(History(refused=["w: out of order"])) == {"refused"}
+    assert in_log(History(unanswered=["copier: asked five times"])) == {"unanswered"}
+    assert in_log(History(left_behind=["copier"])) == set()
 
 
 def test_consumers_agree_and_go_forward() -> None:
