@@ -12,11 +12,12 @@ from confluent_kafka.admin import AdminClient
 
 from sexton.base.errors import Refused
 from sexton.base.partitions import TopicPartition
+from sexton.client.admin import UNCLEAN, elect
 from sexton.client.client import Client
 from sexton.client.connection import ClientConfig
 from sexton.client.groups import list_groups
 from sexton.client.listing import EARLIEST, LATEST, NOT_FOUND, list_offsets
-from sexton.client.reading import OffsetsGone, PartitionReader, TopicReplaced
+from sexton.client.reading import LogTruncated, OffsetsGone, PartitionReader, TopicReplaced
 from sexton.client.replica import Isolation
 from sexton.client.retrying import Patience
 from sexton.testing.embedded import EmbeddedCluster
@@ -78,6 +79,56 @@ def test_a_leader_that_moves_is_followed(three: EmbeddedCluster) -> None:
         read(three, "moving", RECORDS, after_first=lambda: three.elect("moving", 0, 2))
     )
     assert moved == list(range(RECORDS))
+
+
+@pytest.mark.parametrize(("read_to", "asks"), [(10, True), (40, True), (40, False)])
+def test_two_histories_are_never_joined(
+    three: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, read_to: int, asks: bool
+) -> None:
+    """Broker 2 has 20 of the 50 records when it comes to lead, and then gets others.
+
+    Whoever had read less than those 20 goes on; who had read more is told. Without the question
+    nobody would notice.
+    """
+    if not asks:
+        monkeypatch.setattr(PartitionReader, "_goes_on", lambda *_: asyncio.sleep(0))
+    topic = f"unclean-{read_to}-{asks}"
+    three.create_topic(topic, [[1, 2]])
+    write(three, topic, 20)
+    three.kill(2)
+    three.wait_for(topic, 0, lambda state: state.isr == (1,))
+    write(three, topic, 30)
+    at = TopicPartition(topic, 0)
+
+    async def change_history(client: Client) -> None:
+        await asyncio.to_thread(three.kill, 1)
+        await asyncio.to_thread(three.wait_for, topic, 0, lambda state: state.leader == -1)
+        await asyncio.to_thread(three.restart, 2)
+        (election,) = await elect(client, [at], UNCLEAN)
+        assert election.elected, election
+        await asyncio.to_thread(write, three, topic, 40)
+
+    async def run() -> list[int]:
+        async with Client(three.bootstrap_servers, QUICK) as client:
+            found: list[int] = []
+            changed = False
+            async for chunk in PartitionReader(client, at).read(0, 50, chunk_bytes=500):
+                for batch in chunk.batches():
+                    found += range(batch.header.base_offset, batch.header.last_offset + 1)
+                if len(found) >= read_to and not changed:
+                    await change_history(client)
+                    changed = True
+            return found
+
+    try:
+        if read_to == 40 and asks:
+            with pytest.raises(LogTruncated, match="its new leader's log parts from it at 20"):
+                asyncio.run(run())
+        else:
+            assert asyncio.run(run())[:50] == list(range(50))
+    finally:
+        three.restart(1)
+    three.wait_until_in_sync(topic)
 
 
 def test_deleted_offsets_are_named(three: EmbeddedCluster) -> None:

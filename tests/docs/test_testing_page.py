@@ -1,11 +1,10 @@
-"""What the how-to pages about testing show runs, in a project of its own that has sexton.
+"""What the how-to pages show in Python runs, in a project of its own that has sexton.
 
 Each `python` block there is a file; its first line says which.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -15,13 +14,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-NAMES = ("test-with-kafka.md", "read-one-replica.md", "see-replicas-diverge.md")
+NAMES = (
+    "test-with-kafka.md",
+    "read-one-replica.md",
+    "see-replicas-diverge.md",
+    "read-with-spark.md",
+)
 PAGES = [ROOT / "docs" / "how-to" / name for name in NAMES]
 TEXT = "".join(page.read_text(encoding="utf-8") for page in PAGES)
 BLOCK = re.compile(r"^```python\n# (?P<name>\w+\.py)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 PRINTED = re.compile(r"^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILES = {match["name"]: match["code"] for match in BLOCK.finditer(TEXT)}
-SPARK = {"test_pyspark.py", "conftest.py"}
+SPARK = {"conftest.py", *(name for name in FILES if name.startswith("test_spark"))}
 
 
 def run_pytest(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -34,7 +38,7 @@ def run_pytest(directory: Path, *arguments: str) -> subprocess.CompletedProcess[
 
 
 def test_every_example_says_which_file_it_is() -> None:
-    assert TEXT.count("```python") == len(FILES) >= 11
+    assert TEXT.count("```python") == len(FILES) >= 17
 
 
 def test_the_examples_pass(tmp_path: Path) -> None:
@@ -45,13 +49,13 @@ def test_the_examples_pass(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     for shown in PRINTED.findall(TEXT):
         assert shown in run.stdout
-    assert re.search(r"^13 passed", run.stdout, re.MULTILINE), run.stdout
+    assert re.search(r"^14 passed", run.stdout, re.MULTILINE), run.stdout
 
 
-def test_the_example_with_spark_passes(tmp_path: Path) -> None:
-    if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("PySpark is not installed")
+@pytest.mark.xdist_group("spark")
+def test_the_examples_with_spark_pass(tmp_path: Path) -> None:
     for name in SPARK:
         (tmp_path / name).write_text(FILES[name], encoding="utf-8")
     run = run_pytest(tmp_path, "-q")
     assert run.returncode == 0, run.stdout + run.stderr
+    assert re.search(r"^6 passed", run.stdout, re.MULTILINE), run.stdout

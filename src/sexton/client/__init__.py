@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sexton.client.client import Client
     from sexton.client.committed import CommittedBatches
     from sexton.client.connection import ClientConfig, Connection
+    from sexton.client.reading import OffsetsGone, PartitionReader
     from sexton.client.replica import Chunk, Isolation, RawBatch, Replica, ReplicaOffsets
     from sexton.client.topology import PartitionPlace, Topology
 
@@ -29,7 +30,9 @@ _HOME = {
     "CommittedBatches": "committed",
     "Connection": "connection",
     "Isolation": "replica",
+    "OffsetsGone": "reading",
     "PartitionPlace": "topology",
+    "PartitionReader": "reading",
     "RawBatch": "replica",
     "Replica": "replica",
     "ReplicaOffsets": "replica",
@@ -43,7 +46,9 @@ __all__ = [
     "CommittedBatches",
     "Connection",
     "Isolation",
+    "OffsetsGone",
     "PartitionPlace",
+    "PartitionReader",
     "RawBatch",
     "Replica",
     "ReplicaOffsets",

@@ -13,6 +13,7 @@ from typing import Self, TypeVar
 from sexton.base.errors import ConfigError, PeerError
 from sexton.base.partitions import TopicPartition
 from sexton.client.connection import ClientConfig, Connection, connect
+from sexton.client.quota import ReadQuota
 from sexton.client.replica import Replica
 from sexton.client.topology import BrokerAddress, PartitionPlace, Topology, topology_of
 from sexton.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -31,6 +32,8 @@ class Client:
         self._known: dict[int, BrokerAddress] = {}
         self._connections: dict[Address, Connection] = {}
         self._locks: dict[Address, asyncio.Lock] = {}  # one attempt at a time for each address
+        self._quotas: dict[int, ReadQuota] = {}
+        self._turn = 0  # whom to ask first, see `look_elsewhere`
 
     async def __aenter__(self) -> Self:
         return self
@@ -63,9 +66,17 @@ class Client:
         """Who leads a partition now, and who follows."""
         return (await self.topology([partition.topic])).place(partition)
 
-    def replica(self, partition: TopicPartition, node: int) -> Replica:
+    def replica(self, partition: TopicPartition, node: int, *, leader_epoch: int = -1) -> Replica:
         """One replica of a partition, read straight from its broker."""
-        return Replica(lambda: self.broker(node), partition, node)
+        quota = self._quota(node)
+        return Replica(lambda: self.broker(node), partition, node, leader_epoch, quota)
+
+    def _quota(self, node: int) -> ReadQuota | None:
+        if self._config.max_bytes_per_s is None:
+            return None
+        if node not in self._quotas:
+            self._quotas[node] = ReadQuota(self._config.max_bytes_per_s)
+        return self._quotas[node]
 
     async def replicas(self, partition: TopicPartition) -> list[Replica]:
         """Every assigned replica; one whose broker is down says so when it is asked."""
@@ -89,12 +100,12 @@ class Client:
 
     async def any_broker(self) -> Connection:
         """Any broker at all: one that is connected, a known one, or one of the first."""
-        for connection in self._connections.values():
-            if connection.is_open:
-                return connection
+        open_ones = [at for at, connection in self._connections.items() if connection.is_open]
         known = [(each.host, each.port) for each in self._known.values()]
+        addresses = list(dict.fromkeys([*open_ones, *self._bootstrap, *known]))
+        turn = self._turn % len(addresses)
         failures = []
-        for address in dict.fromkeys([*self._bootstrap, *known]):
+        for address in addresses[turn:] + addresses[:turn]:
             try:
                 return await self._connected(address)
             except PeerError as error:
@@ -103,6 +114,10 @@ class Client:
             raise failures[0]
         tried = ", ".join(error.subject for error in failures)
         raise PeerError(tried, "no broker can be reached", f"the first: {failures[0].why}")
+
+    def look_elsewhere(self) -> None:
+        """Another broker is `any_broker` from now on: this one's news may be old."""
+        self._turn += 1
 
     async def _connected(self, address: Address) -> Connection:
         async with self._locks.setdefault(address, asyncio.Lock()):

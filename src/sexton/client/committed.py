@@ -26,6 +26,9 @@ class CommittedBatches:
 
     def of(self, chunk: Chunk) -> Iterator[RawBatch]:
         """The batches of a chunk that a consumer would show."""
+        # Every answer lists all that concerns it. What the last one said may be out of date: a
+        # marker that was to come can have been cleaned away meanwhile, after its data.
+        self._aborting.clear()
         ahead = [(entry.first_offset, entry.producer_id) for entry in chunk.aborted]
         heapq.heapify(ahead)
         for batch in chunk.batches():

@@ -49,6 +49,7 @@ class ClientConfig:
     most_answer_bytes: int = 256 << 20  # a peer that announces more is no Kafka broker
     tls: ssl.SSLContext | None = None
     authenticate: Callable[[Connection], Awaitable[None]] | None = None
+    max_bytes_per_s: float | None = None  # of records, read from any one broker by this client
 
 
 @dataclass(slots=True, eq=False)

@@ -1,10 +1,13 @@
-"""Saying who we are to a broker: PLAIN and SCRAM (RFC 5802), the client's side.
+"""Saying who we are to a broker: PLAIN, SCRAM (RFC 5802), OAUTHBEARER (RFC 7628), our side.
 
     SaslHandshake(mechanism) ──▶ SaslAuthenticate(token) ──▶ ... until nothing is left to say
 
 With SCRAM the password does not leave this process, and the broker proves in its last word that it
 knows it, too; one that does not is not the broker we were looking for. A broker chooses how often
 the password is hashed; more often than `MOST_ITERATIONS` it would only keep us busy.
+
+With OAUTHBEARER somebody else has given us a token. It is read again for each connection, since
+tokens live for minutes; a broker that does not like it says why in one more word, and then refuses.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import binascii
 import hashlib
 import hmac
 import secrets
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 from sexton.base.errors import ConfigError, PeerError
@@ -25,6 +28,7 @@ from sexton.protocol.messages.sasl_handshake import SaslHandshakeRequest
 PLAIN = "PLAIN"
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = (PLAIN, *HASHES)
+OAUTHBEARER = "OAUTHBEARER"
 LEAST_ITERATIONS, MOST_ITERATIONS = 4_096, 1 << 20
 _WITH_TOKENS_IN_REQUESTS = range(1, 1 << 15)  # of SaslHandshake; after v0 they come bare
 
@@ -44,29 +48,50 @@ class Login:
 
     async def __call__(self, connection: Connection) -> None:
         """What `ClientConfig.authenticate` wants."""
-        hello = SaslHandshakeRequest(self.mechanism)
-        chosen = await connection.ask(hello, _WITH_TOKENS_IN_REQUESTS)
-        if chosen.error_code:
-            offered = ", ".join(chosen.mechanisms) or "nothing"
-            why = f"{connection.peer} does not take {self.mechanism}, but {offered}"
-            raise refused(chosen.error_code, why)
-        tokens = self.tokens(connection.peer)
-        token = next(tokens)
-        while True:
-            answer = await connection.ask(SaslAuthenticateRequest(token))
-            if answer.error_code:
-                why = f"{connection.peer}: {answer.error_message or 'not let in'}"
-                raise refused(answer.error_code, why)
-            try:
-                token = tokens.send(answer.auth_bytes)
-            except StopIteration:
-                return
+        await _exchange(connection, self.mechanism, self.tokens(connection.peer))
 
     def tokens(self, peer: str) -> Exchange:
         """What to say, word by word; send it what the broker answers."""
         if self.mechanism == PLAIN:
             return _plain(self.user, self.password)
         return _scram(HASHES[self.mechanism], self.user, self.password, peer)
+
+
+@dataclass(frozen=True, slots=True)
+class BearerLogin:
+    """With a token; `token` is called for each connection."""
+
+    token: Callable[[], str] = field(repr=False)
+
+    async def __call__(self, connection: Connection) -> None:
+        """What `ClientConfig.authenticate` wants."""
+        await _exchange(connection, OAUTHBEARER, _bearer(self.token(), connection.peer))
+
+
+async def _exchange(connection: Connection, mechanism: str, tokens: Exchange) -> None:
+    hello = SaslHandshakeRequest(mechanism)
+    chosen = await connection.ask(hello, _WITH_TOKENS_IN_REQUESTS)
+    if chosen.error_code:
+        offered = ", ".join(chosen.mechanisms) or "nothing"
+        why = f"{connection.peer} does not take {mechanism}, but {offered}"
+        raise refused(chosen.error_code, why)
+    token = next(tokens)
+    while True:
+        answer = await connection.ask(SaslAuthenticateRequest(token))
+        if answer.error_code:
+            why = f"{connection.peer}: {answer.error_message or 'not let in'}"
+            raise refused(answer.error_code, why)
+        try:
+            token = tokens.send(answer.auth_bytes)
+        except StopIteration:
+            return
+
+
+def _bearer(token: str, peer: str) -> Exchange:
+    complaint = yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+    if complaint:
+        yield b"\x01"  # heard; now the broker refuses, with its reason
+        raise PeerError(peer, f"does not take our token: {complaint.decode(errors='replace')}")
 
 
 def _plain(user: str, password: str) -> Exchange:

@@ -19,7 +19,7 @@ caller is still busy with this one, so two of them are in memory at any time, ho
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -27,6 +27,8 @@ from sexton.base.errors import PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.connection import Connection, refused
+from sexton.client.quota import ReadQuota
+from sexton.client.whole_batches import whole_batches
 from sexton.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     ProducerState,
@@ -45,13 +47,13 @@ from sexton.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from sexton.records.few import FewRecord, few_records
-from sexton.records.layout import HEADER_BYTES, BatchHeader, header_fault
+from sexton.records.layout import BatchHeader
 
 CHUNK_BYTES = 4 << 20
 FROM_ANY_REPLICA = range(11, 13)
 _CONSUMER, _DEBUGGER = -1, -2
 _LATEST, _EARLIEST = -1, -2
-_MOST_PATIENCE_MS = 1_000  # with a broker that throttles
+MOST_THROTTLED_MS = 600_000  # with a broker that says again and again that we read too much
 
 
 class Isolation(IntEnum):
@@ -106,6 +108,8 @@ class Replica:
     connected: Callable[[], Awaitable[Connection]]
     partition: TopicPartition
     node: int
+    leader_epoch: int = -1  # if given: only a broker that believes in this epoch answers
+    quota: ReadQuota | None = None
 
     # ── records ──
 
@@ -116,7 +120,7 @@ class Replica:
         end: int | None = None,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         chunk_bytes: int = CHUNK_BYTES,
-    ) -> AsyncIterator[Chunk]:
+    ) -> AsyncGenerator[Chunk, None]:
         """Every batch from `start` (or where the log begins) to `end` (or all that can be read).
 
         The last chunk may be without batches: it says where the replica stood at the end.
@@ -129,6 +133,7 @@ class Replica:
                 done = not chunk.data or (end is not None and chunk.next_offset >= end)
                 if not done:
                     asking = self._ask_ahead(chunk.next_offset, isolation, chunk_bytes)
+                    await asyncio.sleep(0)  # it goes out now, not when the caller is done
                 yield chunk
                 if done:
                     return
@@ -144,22 +149,35 @@ class Replica:
         return task
 
     async def _chunk(self, offset: int, isolation: Isolation, chunk_bytes: int) -> Chunk:
+        if self.quota is None:
+            return self._whole(await self._fetch(offset, isolation, chunk_bytes), offset)
+        await self.quota.wait()
+        data = await self._fetch(offset, isolation, chunk_bytes)
+        self.quota.pay(len(data.records or b""))
+        return self._whole(data, offset)
+
+    async def _fetch(self, offset: int, isolation: Isolation, most_bytes: int) -> PartitionData:
+        """The broker's answer; one that throttles us answers without the partition at first."""
         waited_ms = 0
         while True:
-            data, throttled_ms = await self._fetch(offset, isolation, chunk_bytes)
-            chunk = self._whole(data, offset)
-            if chunk.data or not throttled_ms or waited_ms > _MOST_PATIENCE_MS * 60:
-                return chunk
-            pause_ms = min(throttled_ms, _MOST_PATIENCE_MS)
-            waited_ms += pause_ms
-            await asyncio.sleep(pause_ms / 1000)
+            data, throttled_ms = await self._fetch_once(offset, isolation, most_bytes)
+            if data is not None:
+                return data
+            if waited_ms > MOST_THROTTLED_MS:
+                why = f"has throttled us for {waited_ms // 1000} s without one record"
+                raise PeerError(f"broker {self.node}", why, "raise consumer_byte_rate for us")
+            waited_ms += throttled_ms
+            await asyncio.sleep(throttled_ms / 1000)
 
-    async def _fetch(
+    async def _fetch_once(
         self, offset: int, isolation: Isolation, most_bytes: int
-    ) -> tuple[PartitionData, int]:
+    ) -> tuple[PartitionData | None, int]:
         connection = await self.connected()
         asked = FetchPartition(
-            self.partition.partition, fetch_offset=offset, partition_max_bytes=most_bytes
+            self.partition.partition,
+            current_leader_epoch=self.leader_epoch,
+            fetch_offset=offset,
+            partition_max_bytes=most_bytes,
         )
         request = FetchRequest(
             replica_id=_CONSUMER,
@@ -173,27 +191,26 @@ class Replica:
         response = await connection.ask(request, FROM_ANY_REPLICA)
         if response.error_code:
             raise refused(response.error_code, f"{self} from offset {offset}")
+        if not response.responses and response.throttle_time_ms > 0:
+            return None, response.throttle_time_ms
         try:
             data = response.responses[0].partitions[0]
         except IndexError:
             raise PeerError(connection.peer, f"a Fetch of {self} is answered without it") from None
         if data.error_code:
             raise refused(data.error_code, f"{self} from offset {offset}")
-        return data, response.throttle_time_ms
+        return data, 0
 
     def _whole(self, data: PartitionData, offset: int) -> Chunk:
         """What there is in whole batches: a broker may cut the last one."""
         records = memoryview(data.records or b"")
-        position, after = 0, offset
-        while position + HEADER_BYTES <= len(records):
-            header = BatchHeader.unpack(records, position)
-            fault = header_fault(header)
-            if fault is not None:
-                raise PeerError(f"broker {self.node}", f"{self}, after offset {after}: {fault}")
-            if position + header.size > len(records):
-                break
-            position += header.size
-            after = max(after, header.next_offset)
+        position, after, fault = whole_batches(records, offset)
+        if fault is not None:
+            raise PeerError(f"broker {self.node}", f"{self}, after offset {after}: {fault}")
+        if not position and len(records):
+            # Nothing here would mean that the log ends, which it does not.
+            why = f"{self}, offset {offset}: sends {len(records)} bytes, not even one whole batch"
+            raise PeerError(f"broker {self.node}", why)
         return Chunk(
             records[:position],
             after,
@@ -208,12 +225,12 @@ class Replica:
     async def offsets(self) -> ReplicaOffsets:
         start, end = await self._list_offset(_EARLIEST), await self._list_offset(_LATEST)
         try:
-            data, _throttled = await self._fetch(end, Isolation.READ_UNCOMMITTED, 1)
+            data = await self._fetch(end, Isolation.READ_UNCOMMITTED, 1)
         except Refused as error:
             if error.error is not KafkaError.OFFSET_OUT_OF_RANGE:
                 raise
             # The log was cut between the two questions; its start is still there.
-            data, _throttled = await self._fetch(start, Isolation.READ_UNCOMMITTED, 1)
+            data = await self._fetch(start, Isolation.READ_UNCOMMITTED, 1)
         return ReplicaOffsets(
             self.node,
             data.log_start_offset,
@@ -221,6 +238,11 @@ class Replica:
             data.high_watermark,
             max(end, data.high_watermark),
         )
+
+    async def offset_at(self, time_ms: int) -> int:
+        """Of the first record from this time on; where the log ends if there is none."""
+        found = await self._list_offset(time_ms)
+        return found if found >= 0 else await self._list_offset(_LATEST)
 
     async def _list_offset(self, timestamp: int) -> int:
         connection = await self.connected()

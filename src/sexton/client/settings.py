@@ -14,10 +14,12 @@ import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from sexton.base.errors import ConfigError
 from sexton.client.connection import ClientConfig
-from sexton.client.login import Login
+from sexton.client.login import OAUTHBEARER, BearerLogin, Login
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SECURITY = ("security.", "ssl.", "sasl.", "enable.ssl.")
@@ -28,6 +30,7 @@ _UNDERSTOOD = {
     "ssl.truststore.certificates", "ssl.ca.location", "ssl.ca.pem", "ssl.keystore.location",
     "ssl.keystore.type", "ssl.certificate.location", "ssl.key.location", "ssl.key.password",
     "ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification",
+    "sasl.oauthbearer.token", "sasl.oauthbearer.token.endpoint.url",
 }  # fmt: skip
 
 
@@ -60,8 +63,10 @@ def _ms(settings: Mapping[str, str], name: str, default: int) -> int:
 # ── who we are ──
 
 
-def _login(settings: Mapping[str, str]) -> Login:
+def _login(settings: Mapping[str, str]) -> Login | BearerLogin:
     mechanism = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or ""
+    if mechanism.strip().upper() == OAUTHBEARER:
+        return _bearer(settings)
     in_jaas = {
         name: re.sub(r"\\(.)", r"\1", value)
         for name, value in _JAAS.findall(settings.get("sasl.jaas.config", ""))
@@ -73,6 +78,28 @@ def _login(settings: Mapping[str, str]) -> Login:
         hint = 'as in -X sasl.username=alice, or sasl.jaas.config=... username="alice" password=...'
         raise ConfigError("sasl.username, sasl.password", "are not both given", hint)
     return login
+
+
+def _bearer(settings: Mapping[str, str]) -> BearerLogin:
+    """A token that is given, or a file that holds one; to fetch it is somebody else's task."""
+    token = settings.get("sasl.oauthbearer.token", "").strip()
+    if token:
+        return BearerLogin(lambda: token)
+    place = settings.get("sasl.oauthbearer.token.endpoint.url", "")
+    if not place.startswith("file:"):
+        why = f"is {place or 'not given'}, only a file:// with a token can be used"
+        hint = "or give the token itself, as sasl.oauthbearer.token"
+        raise ConfigError("sasl.oauthbearer.token.endpoint.url", why, hint)
+    path = Path(unquote(urlsplit(place).path))
+
+    def read() -> str:
+        try:
+            return path.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ConfigError(str(path), f"cannot be read: {error.strerror}") from None
+
+    read()
+    return BearerLogin(read)
 
 
 # ── who they are ──

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sexton.base.errors import ConfigError, PeerError
 from sexton.client import login
-from sexton.client.login import MOST_ITERATIONS, Login
+from sexton.client.login import MOST_ITERATIONS, BearerLogin, Login
+from sexton.client.settings import client_config
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 BOTH = NONCE + "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -79,3 +82,42 @@ def test_a_mechanism_that_we_do_not_have_is_refused_at_once() -> None:
 
 def test_nobody_prints_a_password() -> None:
     assert "secret" not in repr(Login("PLAIN", "alice", "secret"))
+
+
+# ── tokens ──
+
+
+def test_a_token_is_said_as_the_standard_has_it() -> None:
+    tokens = login._bearer("abc.def.", "broker")
+    assert next(tokens) == b"n,,\x01auth=Bearer abc.def.\x01\x01"
+    with pytest.raises(StopIteration):
+        tokens.send(b"")
+
+
+def test_a_broker_that_complains_is_heard_out() -> None:
+    tokens = login._bearer("expired", "broker")
+    next(tokens)
+    assert tokens.send(b'{"status":"invalid_token"}') == b"\x01"
+    with pytest.raises(PeerError, match="invalid_token"):
+        tokens.send(b"")
+
+
+def test_a_token_is_given_or_read_from_a_file_for_each_connection(tmp_path: Path) -> None:
+    said = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+    given = client_config({**said, "sasl.oauthbearer.token": " t1 "}).authenticate
+    assert isinstance(given, BearerLogin)
+    assert given.token() == "t1"
+    assert "t1" not in repr(given)
+    file = tmp_path / "a token"
+    file.write_text("t2\n", encoding="utf-8")
+    read = client_config({**said, "sasl.oauthbearer.token.endpoint.url": file.as_uri()})
+    assert isinstance(read.authenticate, BearerLogin)
+    file.write_text("t3", encoding="utf-8")  # renewed meanwhile
+    assert read.authenticate.token() == "t3"
+    for where, why in (
+        ({}, "is not given"),
+        ({"sasl.oauthbearer.token.endpoint.url": "https://idp"}, "only a file"),
+        ({"sasl.oauthbearer.token.endpoint.url": "file:///nowhere"}, "cannot be read"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            client_config({**said, **where})

@@ -52,7 +52,7 @@ def test_names_and_times_are_taken_over() -> None:
     ("settings", "subject"),
     [
         ({"security.protocol": "TLS"}, "security.protocol"),
-        ({"sasl.oauthbearer.token.endpoint.url": "x"}, "sasl.oauthbearer.token.endpoint.url"),
+        ({"sasl.oauthbearer.scope.claim.name": "x"}, "sasl.oauthbearer.scope.claim.name"),
         ({**SASL, "sasl.username": "alice"}, "sasl.username, sasl.password"),
         ({**SASL, "sasl.jaas.config": "nonsense"}, "sasl.username, sasl.password"),
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism"),

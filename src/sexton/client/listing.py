@@ -1,0 +1,100 @@
+"""Where partitions begin and end, asked of their leaders, many at a time.
+
+ListOffsets goes to the leader of each partition, one request for each broker. Partitions whose
+leader has moved, or that have none for the moment, are asked for again with fresh metadata; the
+others' answers are kept. Either every partition has an answer in the end, or an error names one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from sexton.base.errors import PeerError, Refused
+from sexton.base.kafka_errors import KafkaError
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.connection import refused
+from sexton.client.replica import Isolation
+from sexton.client.retrying import PATIENT, Patience, Trying
+from sexton.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+LATEST, EARLIEST = -1, -2  # in place of a time
+NOT_FOUND = -1  # in place of an offset: no record from this time on
+Trouble = PeerError | Refused
+
+
+async def list_offsets(
+    client: Client,
+    wanted: Mapping[TopicPartition, int],
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    patience: Patience = PATIENT,
+) -> dict[TopicPartition, int]:
+    """The offset of the first record from a time on (or `LATEST`, `EARLIEST`) for each partition.
+
+    `LATEST` is the high watermark, or with read_committed the last stable offset.
+    """
+    found: dict[TopicPartition, int] = {}
+    trying = Trying(patience)
+    while True:
+        missing = {at: time for at, time in wanted.items() if at not in found}
+        if not missing:
+            return found
+        try:
+            by_leader = await _by_leader(client, missing)
+            asking = [_ask(client, node, some, isolation) for node, some in by_leader.items()]
+            troubles: list[Trouble] = []
+            for offsets, trouble in await asyncio.gather(*asking):
+                found.update(offsets)
+                troubles += [trouble] if trouble is not None else []
+            if troubles:
+                raise troubles[0]
+        except (PeerError, Refused) as error:
+            await trying.pause(error)
+            client.look_elsewhere()
+
+
+async def _by_leader(
+    client: Client, wanted: Mapping[TopicPartition, int]
+) -> dict[int, dict[TopicPartition, int]]:
+    topology = await client.topology(dict.fromkeys(at.topic for at in wanted))
+    by_leader: dict[int, dict[TopicPartition, int]] = {}
+    for at, time in wanted.items():
+        leader = topology.place(at).leader
+        if leader < 0:
+            raise Refused(KafkaError.LEADER_NOT_AVAILABLE, f"nobody leads {at}")
+        by_leader.setdefault(leader, {})[at] = time
+    return by_leader
+
+
+async def _ask(
+    client: Client, node: int, wanted: Mapping[TopicPartition, int], isolation: Isolation
+) -> tuple[dict[TopicPartition, int], Trouble | None]:
+    """One broker's answers, and the first thing that went wrong with it, if any did."""
+    topics: dict[str, ListOffsetsTopic] = {}
+    for at, time in wanted.items():
+        topic = topics.setdefault(at.topic, ListOffsetsTopic(at.topic, []))
+        topic.partitions.append(ListOffsetsPartition(at.partition, timestamp=time))
+    request = ListOffsetsRequest(
+        replica_id=-1, isolation_level=isolation, topics=list(topics.values())
+    )
+    try:
+        answer = await (await client.broker(node)).ask(request)
+    except (PeerError, Refused) as error:
+        return {}, error
+    found: dict[TopicPartition, int] = {}
+    trouble: Trouble | None = None
+    for told in answer.topics:
+        for partition in told.partitions:
+            at = TopicPartition(told.name, partition.partition_index)
+            if partition.error_code:
+                trouble = trouble or refused(partition.error_code, f"offsets of {at}")
+            elif at in wanted:
+                found[at] = partition.offset
+    if len(found) < len(wanted) and trouble is None:
+        trouble = PeerError(f"broker {node}", "answers ListOffsets without all that was asked for")
+    return found, trouble

@@ -1,0 +1,185 @@
+"""A partition read to the end, whatever happens to brokers on the way.
+
+    [start, end) ──▶ leader 1 ··· gone ──▶ leader 2 ──▶ ... every batch once, in order
+
+The reader remembers the offset after the last batch that it handed on. A leader that goes away, is
+replaced or refuses for a while costs a pause and a look at the metadata; then it reads on from that
+offset. It names the leader's epoch in every Fetch, so that a broker with other ideas of who leads
+says so instead of answering. With `node` it reads that broker's copy, whoever leads, and waits for
+that broker alone.
+
+It ends in one of two ways: everything in [start, end) that the log holds was handed on, or an error
+says what was not. In particular:
+
+  - an answer without records is the end only if the broker also says that it is past `end`;
+    a leader that has just been elected may not know yet what is committed, and is waited for
+  - offsets that are gone (retention, DeleteRecords, an unclean election) are `OffsetsGone`
+  - a new leader is asked whether its log goes on where we are (KIP-320): after an unclean election
+    other records may stand at the same offsets, and half of each would be `LogTruncated`
+  - a topic that was deleted and made again is another topic, whatever its name: its id tells
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from sexton.base.errors import PeerError, Refused
+from sexton.base.kafka_errors import KafkaError
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.connection import refused
+from sexton.client.replica import CHUNK_BYTES, Chunk, Isolation, Replica
+from sexton.client.retrying import PATIENT, Patience, Trying
+from sexton.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+NO_ID = bytes(16)  # of a topic in a cluster that has no topic ids
+
+
+class OffsetsGone(Refused):
+    """The log no longer has, or does not have yet, what was asked for."""
+
+    def __init__(self, what: str, offset: int, log_start: int, log_end: int) -> None:
+        why = f"{what}: offset {offset} is not there, the log is [{log_start}, {log_end})"
+        super().__init__(KafkaError.OFFSET_OUT_OF_RANGE, why)
+        self.offset = offset
+        self.log_start = log_start
+        self.log_end = log_end
+
+
+class TopicReplaced(Refused):
+    def __init__(self, topic: str) -> None:
+        why = f"the topic {topic} was deleted and made again while it was read"
+        super().__init__(KafkaError.INCONSISTENT_TOPIC_ID, why)
+
+
+class LogTruncated(Refused):
+    """A new leader does not have what was read from the last one."""
+
+    def __init__(self, what: str, offset: int, end: int) -> None:
+        why = f"{what} was read to offset {offset}, but its new leader's log parts from it at {end}"
+        hint = "there was an unclean election; read it again from the start"
+        super().__init__(KafkaError.FENCED_LEADER_EPOCH, why, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReader:
+    """`topic_id` is that of the topic which is meant, if it is known."""
+
+    client: Client
+    partition: TopicPartition
+    node: int | None = None  # None: whoever leads
+    topic_id: bytes = NO_ID
+    patience: Patience = PATIENT
+
+    async def read(
+        self,
+        start: int,
+        end: int,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> AsyncGenerator[Chunk, None]:
+        """Every batch with records in [start, end); the first and last may reach beyond it."""
+        offset, trying = start, Trying(self.patience)
+        last: tuple[Replica, Chunk] | None = None  # what was handed on, and whose it was
+        while offset < end:
+            try:
+                replica = await self._replica()
+                if last is not None and last[0].leader_epoch != replica.leader_epoch:
+                    await self._goes_on(replica, last[1], offset)
+                chunks = replica.read(offset, end=end, isolation=isolation, chunk_bytes=chunk_bytes)
+                async with aclosing(chunks):
+                    async for chunk in chunks:
+                        if chunk.next_offset > offset:
+                            offset, last = chunk.next_offset, (replica, chunk)
+                            trying.works()
+                            yield chunk
+                        elif chunk.data:
+                            raise PeerError(str(replica), f"sends nothing from {offset} on again")
+                        elif _reaches(chunk, isolation) >= end:
+                            offset = end  # the rest was compacted away
+                        else:
+                            raise _behind(replica, chunk, isolation, end)
+            except (PeerError, Refused) as error:
+                await self._recover(error, offset, trying)
+        await self._same_topic()
+
+    async def _recover(self, error: PeerError | Refused, offset: int, trying: Trying) -> None:
+        """Waits until it may work again; raises what will not."""
+        if isinstance(error, OffsetsGone | TopicReplaced | LogTruncated):
+            raise error
+        gone = isinstance(error, Refused) and error.error is KafkaError.OFFSET_OUT_OF_RANGE
+        if not gone:
+            await trying.pause(error)
+            self.client.look_elsewhere()
+            return
+        try:
+            replica = await self._replica()
+            found = await replica.offsets()
+        except (PeerError, Refused) as other:
+            await trying.pause(other)
+            return
+        if not found.log_start <= offset <= found.log_end:
+            raise OffsetsGone(str(replica), offset, found.log_start, found.log_end)
+        await trying.pause(Refused(KafkaError.OFFSET_NOT_AVAILABLE, error.why))
+
+    async def _replica(self) -> Replica:
+        topology = await self.client.topology([self.partition.topic])
+        place = topology.place(self.partition)
+        self._check_id(topology.topic(self.partition.topic).topic_id)
+        if self.node is not None:
+            return self.client.replica(self.partition, self.node)
+        if place.leader < 0:
+            why = f"nobody leads {self.partition}"
+            raise Refused(KafkaError.LEADER_NOT_AVAILABLE, why)
+        return self.client.replica(self.partition, place.leader, leader_epoch=place.leader_epoch)
+
+    async def _goes_on(self, leader: Replica, last: Chunk, offset: int) -> None:
+        """Does the new leader have the last batch that was read? Its epoch tells."""
+        *_, newest = last.batches()
+        epoch = newest.header.partition_leader_epoch
+        if epoch < 0:
+            return  # written before there were epochs
+        topic, number = self.partition
+        asked = OffsetForLeaderPartition(number, leader.leader_epoch, epoch)
+        request = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic(topic, [asked])])
+        answer = await (await leader.connected()).ask(request)
+        told = answer.topics[0].partitions[0]
+        if told.error_code:
+            raise refused(told.error_code, f"epochs of {leader}")
+        if told.leader_epoch < epoch or told.end_offset < offset:
+            raise LogTruncated(str(self.partition), offset, told.end_offset)
+
+    async def _same_topic(self) -> None:
+        """Looks once more at the end: a Fetch goes by name, and names can be given away."""
+        trying = Trying(self.patience)
+        while True:
+            try:
+                topology = await self.client.topology([self.partition.topic])
+                self._check_id(topology.topic(self.partition.topic).topic_id)
+                return
+            except TopicReplaced:
+                raise
+            except (PeerError, Refused) as error:
+                await trying.pause(error)
+                self.client.look_elsewhere()
+
+    def _check_id(self, found: bytes) -> None:
+        if self.topic_id != NO_ID and found != self.topic_id:
+            raise TopicReplaced(self.partition.topic)
+
+
+def _reaches(chunk: Chunk, isolation: Isolation) -> int:
+    return chunk.last_stable if isolation is Isolation.READ_COMMITTED else chunk.high_watermark
+
+
+def _behind(replica: Replica, chunk: Chunk, isolation: Isolation, end: int) -> Refused:
+    bound = "last stable offset" if isolation is Isolation.READ_COMMITTED else "high watermark"
+    why = f"{replica} cannot be read to {end}: its {bound} is {_reaches(chunk, isolation)}"
+    return Refused(KafkaError.OFFSET_NOT_AVAILABLE, why)

@@ -1,0 +1,43 @@
+"""Kafka's logs on Spark: a source for DataFrames and streams, and our own work on many machines.
+
+    import sexton.spark
+
+    sexton.spark.register(spark)
+    spark.read.format("sexton").option("subscribe", "orders") ...
+
+The names below are imported when first used: whoever has no Spark can import sexton all the same.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sexton.spark.session import spark_session
+    from sexton.spark.source import SextonSource
+    from sexton.spark.tasks import TasksFailed, run_on_spark
+
+_HOME = {
+    "SextonSource": "source",
+    "TasksFailed": "tasks",
+    "run_on_spark": "tasks",
+    "spark_session": "session",
+}
+
+__all__ = ["SextonSource", "TasksFailed", "register", "run_on_spark", "spark_session"]
+
+
+def register(spark: SparkSession) -> None:
+    """Makes `format("sexton")` known to a session."""
+    from sexton.spark.source import SextonSource
+
+    spark.dataSource.register(SextonSource)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

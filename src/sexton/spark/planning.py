@@ -1,0 +1,249 @@
+"""From options to ranges: which partitions are there, and which offsets of them are meant?
+
+    options ──▶ partitions ──▶ (earliest, latest) of each ──▶ [start, end), checked ──▶ ranges
+
+Everything is settled here, once, on the driver: "latest" becomes a number, and so does a time. A
+task then knows exactly what it owes. Whoever asks for offsets that are not there is told before
+anything is read, unless `failOnDataLoss` is off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sexton.base.errors import ConfigError, Refused
+from sexton.base.kafka_errors import KafkaError
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.listing import EARLIEST, LATEST, NOT_FOUND, list_offsets
+from sexton.client.replica import Isolation
+from sexton.client.retrying import Patience, until_it_works
+from sexton.client.topology import Topology
+from sexton.spark.bounds import At, Bound, Edge, From
+from sexton.spark.loss import begins_later, ends_earlier
+from sexton.spark.options import EACH, SourceOptions, Topics
+from sexton.spark.ranges import Leaders, OffsetRange, split, with_shares
+
+T = TypeVar("T")
+AT_ONCE = 32  # replicas that are asked for their offsets side by side
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What there is of one partition, or of one replica of it."""
+
+    at: TopicPartition
+    topic_id: bytes
+    leader: int  # or the replica that is meant
+    earliest: int
+    latest: int  # high watermark, or last stable offset
+    log: str  # for people
+    node: int | None = None  # None: whoever leads
+
+
+async def with_client(options: SourceOptions, work: Callable[[Client], Awaitable[T]]) -> T:
+    async with Client(options.bootstrap_servers, options.client_config()) as client:
+        await client.any_broker()  # one that was never there is not waited for
+        return await work(client)
+
+
+async def plan_ranges(client: Client, options: SourceOptions) -> list[OffsetRange]:
+    """The ranges of a batch."""
+    topology, chosen = await partitions_of(client, options)
+    extents = await _extents(client, options, topology, chosen)
+    _no_strangers(options.start, chosen)
+    _no_strangers(options.end, chosen)
+    starts = await _places(client, extents, options.start, options)
+    ends = await _places(client, extents, options.end, options)
+    ranges = []
+    for extent, start, end in zip(extents, starts, ends, strict=True):
+        first, stop = _checked(extent, start, end, options)
+        ranges.append(OffsetRange(extent.at, first, stop, extent.topic_id, extent.node))
+    leaders: Leaders = {(extent.at, extent.node): extent.leader for extent in extents}
+    pieces = split(ranges, options.least_partitions, options.most_records)
+    return with_shares(pieces, leaders, options.max_bytes_per_s)
+
+
+# ── which partitions ──
+
+
+async def partitions_of(
+    client: Client, options: SourceOptions
+) -> tuple[Topology, list[TopicPartition]]:
+    """Those that the user means, in order; what was named and is not there is an error."""
+    topics = options.topics
+    assert topics is not None, "without a path there are topics"
+    if topics.pattern is not None:
+        topology = await client.topology()
+        names = [
+            topic.name
+            for topic in topology.topics.values()
+            if not topic.internal and re.fullmatch(topics.pattern, topic.name)
+        ]
+    else:
+        names = list(topics.names) or list(dict.fromkeys(at.topic for at in topics.assigned))
+        # A topic that was just made is known to some brokers before others.
+        topology = await until_it_works(
+            lambda: _with_all(client, names), _for_news(options.patience)
+        )
+    found = [at for name in sorted(names) for at in _partitions(topology, name) if topics.takes(at)]
+    _all_assigned(topics, found)
+    return topology, found
+
+
+def _for_news(patience: Patience) -> Patience:
+    return Patience(min(patience.timeout_ms, 2_000), patience.backoff_ms, patience.most_backoff_ms)
+
+
+async def _with_all(client: Client, names: Sequence[str]) -> Topology:
+    topology = await client.topology(names)
+    for name in names:
+        if name not in topology.topics or not topology.topics[name].partitions:
+            everything = (await client.topology()).topics
+            close = difflib.get_close_matches(name, everything, n=1)
+            hint = f"did you mean {close[0]}?" if close else None
+            raise Refused(KafkaError.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}", hint)
+    return topology
+
+
+def _partitions(topology: Topology, name: str) -> list[TopicPartition]:
+    return [place.partition for place in topology.topic(name).partitions.values()]
+
+
+def _all_assigned(topics: Topics, found: Sequence[TopicPartition]) -> None:
+    for at in topics.assigned:
+        if at not in found:
+            why = f"the topic {at.topic} has no partition {at.partition}"
+            raise Refused(KafkaError.UNKNOWN_TOPIC_OR_PARTITION, why)
+
+
+def _no_strangers(bound: Bound, chosen: Sequence[TopicPartition]) -> None:
+    for at in bound.named():
+        if at not in chosen:
+            raise ConfigError(bound.option, f"names {at}, which is not read", "leave it out")
+
+
+# ── what there is of each ──
+
+
+async def _extents(
+    client: Client, options: SourceOptions, topology: Topology, chosen: Sequence[TopicPartition]
+) -> list[Extent]:
+    if options.replica is None:
+        earliest, latest = await edges(client, options, chosen)
+        return [
+            Extent(
+                at, topology.topic(at.topic).topic_id, topology.place(at).leader, earliest[at],
+                latest[at], str(at),
+            )
+            for at in chosen
+        ]  # fmt: skip
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def extent(at: TopicPartition, node: int) -> Extent:
+        async with gate:
+            replica = client.replica(at, node)
+            told = await until_it_works(replica.offsets, options.patience)
+        settled = options.isolation is Isolation.READ_COMMITTED
+        latest = told.last_stable if settled else told.high_watermark
+        topic_id = topology.topic(at.topic).topic_id
+        return Extent(at, topic_id, node, told.log_start, latest, str(replica), node)
+
+    asking = [
+        extent(at, node)
+        for at in chosen
+        for node in topology.place(at).replicas
+        if options.replica in (EACH, node)
+    ]
+    if not asking and chosen:
+        raise ConfigError("replica", f"broker {options.replica} has no replica of these topics")
+    return list(await asyncio.gather(*asking))
+
+
+async def edges(
+    client: Client, options: SourceOptions, chosen: Sequence[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Where each partition begins, and where a consumer has come to its end."""
+    earliest = await list_offsets(
+        client, dict.fromkeys(chosen, EARLIEST), patience=options.patience
+    )
+    latest = await list_offsets(
+        client, dict.fromkeys(chosen, LATEST), options.isolation, options.patience
+    )
+    return earliest, latest
+
+
+# ── which offsets ──
+
+
+async def _places(
+    client: Client, extents: Sequence[Extent], bound: Bound, options: SourceOptions
+) -> list[int]:
+    """The offset that the bound means in each extent, whether it is there or not."""
+    times = {
+        extent.at: place.time_ms
+        for extent in extents
+        if isinstance(place := bound.of(extent.at), From) and extent.node is None
+    }
+    by_time = await list_offsets(client, times, options.isolation, options.patience)
+    return [await _place(client, extent, bound, by_time) for extent in extents]
+
+
+async def _place(
+    client: Client, extent: Extent, bound: Bound, by_time: Mapping[TopicPartition, int]
+) -> int:
+    match bound.of(extent.at):
+        case Edge.EARLIEST:
+            return extent.earliest
+        case Edge.LATEST:
+            return extent.latest
+        case At(offset):
+            return offset
+        case From(time_ms, or_latest):
+            if extent.node is None:
+                found = by_time[extent.at]
+            else:
+                found = await client.replica(extent.at, extent.node).offset_at(time_ms)
+            if found == NOT_FOUND or found >= extent.latest:
+                if not or_latest:
+                    why = f"{extent.log} has no record from {time_ms} on"
+                    hint = "set startingOffsetsByTimestampStrategy to latest to read none of it"
+                    raise ConfigError(bound.option, why, hint)
+                return extent.latest
+            return max(found, extent.earliest)
+
+
+async def start_offsets(
+    client: Client, options: SourceOptions, chosen: Sequence[TopicPartition], topology: Topology
+) -> dict[TopicPartition, int]:
+    """Where a stream begins."""
+    _no_strangers(options.start, chosen)
+    extents = await _extents(client, options, topology, chosen)
+    places = await _places(client, extents, options.start, options)
+    checked = [
+        _checked(extent, start, extent.latest, options)[0]
+        for extent, start in zip(extents, places, strict=True)
+    ]
+    return dict(zip(chosen, checked, strict=True))
+
+
+def _checked(extent: Extent, start: int, end: int, options: SourceOptions) -> tuple[int, int]:
+    """The range if it is there; what of it is there, if the user can do with less."""
+    if end < start and options.start.edge is None and options.end.edge is None:
+        what = f"{extent.log}: {end} is before {start}, where {options.start.option} begins"
+        raise ConfigError(options.end.option, what)
+    word = "last stable offset" if options.isolation else "high watermark"
+    if start < extent.earliest:
+        if options.fail_on_data_loss:
+            raise begins_later(extent.log, start, extent.earliest)
+        start = extent.earliest
+    for bound in (start, end):
+        if bound > extent.latest and options.fail_on_data_loss:
+            raise ends_earlier(extent.log, bound, extent.latest, word)
+    start, end = min(start, extent.latest), min(end, extent.latest)
+    return start, max(start, end)

@@ -1,0 +1,193 @@
+"""A Spark session for our commands: quiet, on this machine or any master, or a word why not.
+
+Spark as pip installs it is a Python package around a Java program. Both are looked for before
+anything is started, and what Java says while it starts goes to a file: if it does not come up, the
+end of that file is part of the error; if it does, nobody has to read three screens of warnings.
+
+    Python (driver) ──py4j──▶ Java (driver) ──▶ Python workers, one for each core in use
+
+Workers are Pythons of their own and must be the one that has sexton: without PYSPARK_PYTHON Spark
+takes whatever `python3` is. On a cluster the executors need sexton installed, too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sexton.base.errors import ConfigError, Missing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NEEDED = ("pyspark", "pyarrow", "pandas")
+LEAST_JAVA = 17
+# Arrow batches on their way to Python: by rows alone, one batch of large values is hundreds of MB.
+ARROW_BATCH_BYTES = 16 << 20
+_LAST_LINES = 15
+_STOP_S = 30
+# Starting and planning is a lot of code that runs once: compiled quickly it takes 14 s of CPU
+# instead of 23 to the first job's end.
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+QUIET = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BATCH_BYTES),
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+ON_THIS_MACHINE = {  # nobody else has to reach the driver
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+@contextmanager
+def spark_session(
+    master: str | None = None,
+    *,
+    app: str = "sexton",
+    settings: Mapping[str, str] | None = None,
+    optimize: bool = False,
+) -> Iterator[SparkSession]:
+    """A session that ends with the block; one that was there before is used and left as it is.
+
+    `master` is Spark's (`local[4]`, `spark://host:7077`); None takes SPARK_MASTER, or all cores of
+    this machine. `settings` are Spark's own and go before ours. Where Java itself has to work for
+    minutes, `optimize` lets it compile as well as it can; our own tasks work in Python.
+    """
+    find_spark()
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    with tempfile.TemporaryDirectory(prefix="sexton-spark-", ignore_cleanup_errors=True) as place:
+        chosen = master or os.environ.get("SPARK_MASTER") or "local[*]"
+        session = _start(chosen, app, settings or {}, Path(place), "" if optimize else BRIEF)
+        try:
+            yield session
+        finally:
+            _stop(session)
+
+
+def find_spark() -> None:
+    """Missing, with what to install, if Spark cannot be started here."""
+    for package in NEEDED:
+        if find_spec(package) is None:
+            raise Missing(package, "is not installed", 'pip install "sexton[spark]"')
+    find_java()
+
+
+def find_java() -> str:
+    """The Java that Spark would start."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        if not os.access(java, os.X_OK):
+            raise Missing("Java", f"JAVA_HOME is {home}, where there is no bin/java", _REMEDY)
+        return str(java)
+    found = shutil.which("java")
+    if found is None:
+        raise Missing("Java", "is not installed, and Spark runs on it", _REMEDY)
+    return found
+
+
+_REMEDY = (
+    f"install Java {LEAST_JAVA} or later (apt-get install openjdk-{LEAST_JAVA}-jre-headless,"
+    f" brew install openjdk@{LEAST_JAVA}) or point JAVA_HOME at one"
+)
+
+
+def _start(
+    master: str, app: str, settings: Mapping[str, str], place: Path, java: str
+) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    logging = place / "log4j2.properties"
+    logging.write_text(QUIET, encoding="ascii")
+    said = place / "java.log"
+    all_settings = {
+        "spark.master": master,
+        "spark.app.name": app,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()} {java}",
+        "spark.executor.extraJavaOptions": java,
+        "spark.sql.warehouse.dir": str(place / "warehouse"),
+        **SETTINGS,
+        **(ON_THIS_MACHINE if master.startswith("local") else {}),
+        **settings,
+    }
+    conf = SparkConf().setAll(list(all_settings.items()))
+    try:
+        with said.open("wb") as log:
+            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+        context = SparkContext(conf=conf, gateway=gateway)
+    except Exception as error:  # noqa: BLE001  PySpark's own, and whatever py4j makes of Java's
+        _end_java()
+        raise _not_started(said, error) from None
+    return SparkSession(context)
+
+
+def _stop(session: SparkSession) -> None:
+    """Ends the session and its Java; PySpark alone would keep Java until Python ends."""
+    session.stop()
+    _end_java()
+
+
+def _end_java() -> None:
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.stdin.close()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _not_started(said: Path, error: Exception) -> ConfigError:
+    text = said.read_text(encoding="utf-8", errors="replace") if said.exists() else ""
+    if "UnsupportedClassVersionError" in text or "Unrecognized option" in text:
+        return Missing("Java", f"{find_java()} is too old for Spark", _REMEDY)
+    java = getattr(error, "java_exception", None)
+    why = java.getMessage() if java is not None else _complaint(text) or str(error)
+    return ConfigError("Spark", f"did not start: {why.strip()}", "is the master right?")
+
+
+def _complaint(text: str) -> str:
+    """What Java died of, without the way it went there."""
+    said = [line for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
+    thrown = [line.partition("Exception: ")[2] for line in said if "Exception: " in line]
+    return thrown[0] if thrown else "\n  ".join(said[-_LAST_LINES:])

@@ -1,0 +1,193 @@
+"""A topic as a stream: which offsets come next, and which ranges they are.
+
+Spark keeps the offsets between batches, and across restarts, as JSON that we give it:
+
+    {"orders": {"id": "2f...", "0": 120, "1": 97}}
+
+as in Spark's own Kafka source, and with the topic's id: a topic that was deleted and made again
+under its name has other records at the same offsets, and nobody would notice by the numbers alone.
+
+A batch is all that is there, or with `maxOffsetsPerTrigger` a part of it, taken from partitions in
+proportion to what they hold. Partitions that appear are read from their beginning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.listing import EARLIEST, list_offsets
+from sexton.client.topology import Topology
+from sexton.spark.loss import DataLoss, begins_later
+from sexton.spark.options import SourceOptions
+from sexton.spark.planning import edges, partitions_of, start_offsets, with_client
+from sexton.spark.ranges import Leaders, OffsetRange, split, with_shares
+from sexton.spark.source import explaining, read
+
+_ID = "id"
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Where a stream stands."""
+
+    next: dict[TopicPartition, int] = field(default_factory=dict)
+    ids: dict[str, bytes] = field(default_factory=dict)  # of topics
+
+    def to_json(self) -> Json:
+        told: Json = {}
+        for at in sorted(self.next):
+            topic = told.setdefault(at.topic, {_ID: self.ids[at.topic].hex()})
+            topic[str(at.partition)] = self.next[at]
+        return told
+
+    @classmethod
+    def from_json(cls, told: Json) -> Offsets:
+        found = cls()
+        for topic, entries in told.items():
+            found.ids[topic] = bytes.fromhex(entries.get(_ID, ""))
+            for name, offset in entries.items():
+                if name != _ID:
+                    found.next[TopicPartition(topic, int(name))] = int(offset)
+        return found
+
+
+class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._target: Offsets | None = None  # with Trigger.AvailableNow: go as far as this
+
+    # ── where it stands ──
+
+    @explaining
+    def initialOffset(self) -> Json:  # noqa: N802
+        return asyncio.run(with_client(self._options, self._initial)).to_json()
+
+    async def _initial(self, client: Client) -> Offsets:
+        topology, chosen = await partitions_of(client, self._options)
+        starts = await start_offsets(client, self._options, chosen, topology)
+        return Offsets(starts, _ids(topology, chosen))
+
+    @explaining
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
+        begun = Offsets.from_json(start)
+        earliest, now = asyncio.run(with_client(self._options, self._now))
+        target = now if self._target is None else _at_most(now, self._target)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return following(begun, earliest, target, most, self._options.fail_on_data_loss).to_json()
+
+    async def _now(self, client: Client) -> tuple[dict[TopicPartition, int], Offsets]:
+        topology, chosen = await partitions_of(client, self._options)
+        earliest, latest = await edges(client, self._options, chosen)
+        return earliest, Offsets(latest, _ids(topology, chosen))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = self._options.most_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    @explaining
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = asyncio.run(with_client(self._options, self._now))[1]
+
+    @explaining
+    def reportLatestOffset(self) -> Json:  # noqa: N802
+        return asyncio.run(with_client(self._options, self._now))[1].to_json()
+
+    # ── what to read ──
+
+    @explaining
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        begun, until = Offsets.from_json(start), Offsets.from_json(end)
+        return asyncio.run(
+            with_client(self._options, lambda client: self._ranges(client, begun, until))
+        )
+
+    async def _ranges(self, client: Client, begun: Offsets, until: Offsets) -> list[OffsetRange]:
+        new = [at for at in until.next if at not in begun.next or _replaced(begun, until, at)]
+        patience = self._options.patience
+        earliest = await list_offsets(client, dict.fromkeys(new, EARLIEST), patience=patience)
+        ranges = []
+        for at, end in until.next.items():
+            start = earliest[at] if at in earliest else begun.next[at]
+            ranges.append(OffsetRange(at, start, max(start, end), until.ids[at.topic]))
+        pieces = split(ranges, self._options.least_partitions, self._options.most_records)
+        topology = await client.topology(until.ids)
+        leaders: Leaders = {(at, None): topology.place(at).leader for at in until.next}
+        return with_shares(pieces, leaders, self._options.max_bytes_per_s)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read(self._options, partition)
+
+
+def _ids(topology: Topology, chosen: Sequence[TopicPartition]) -> dict[str, bytes]:
+    return {at.topic: topology.topic(at.topic).topic_id for at in chosen}
+
+
+def _replaced(begun: Offsets, now: Offsets, at: TopicPartition) -> bool:
+    return begun.ids.get(at.topic, now.ids[at.topic]) != now.ids[at.topic]
+
+
+def _at_most(now: Offsets, target: Offsets) -> Offsets:
+    """What is there, without what came after the target was set."""
+    kept = {at: min(end, target.next[at]) for at, end in now.next.items() if at in target.next}
+    return Offsets(kept, {at.topic: now.ids[at.topic] for at in kept})
+
+
+def following(
+    begun: Offsets,
+    earliest: Mapping[TopicPartition, int],
+    now: Offsets,
+    most: int | None,
+    fail_on_data_loss: bool,
+) -> Offsets:
+    """How far the next batch goes; DataLoss if something between is not there any more."""
+    losses = list(_losses(begun, earliest, now))
+    if losses and fail_on_data_loss:
+        raise losses[0]
+    starts = {}
+    for at, end in now.next.items():
+        carried_on = at in begun.next and not _replaced(begun, now, at)
+        starts[at] = min(begun.next[at] if carried_on else earliest[at], end)
+    sizes = {at: end - starts[at] for at, end in now.next.items()}
+    taken = sizes if most is None else _shares(sizes, most)
+    return Offsets({at: starts[at] + taken[at] for at in starts}, now.ids)
+
+
+def _losses(
+    begun: Offsets, earliest: Mapping[TopicPartition, int], now: Offsets
+) -> Iterator[DataLoss]:
+    for at, start in begun.next.items():
+        if at not in now.next:
+            yield DataLoss(f"{at} is gone; it had been read up to offset {start}")
+        elif _replaced(begun, now, at):
+            yield DataLoss(f"the topic {at.topic} was deleted and made again")
+        elif now.next[at] < start:
+            yield DataLoss(f"{at} ends at {now.next[at]}; it had been read up to offset {start}")
+        elif earliest[at] > start:
+            yield begins_later(at, start, earliest[at])
+    for at, start in earliest.items():
+        if at not in begun.next and start > 0:
+            yield begins_later(at, 0, start)
+
+
+def _shares(sizes: Mapping[TopicPartition, int], most: int) -> dict[TopicPartition, int]:
+    """Of each partition in proportion to its size, at least one offset where there is any."""
+    whole = sum(sizes.values())
+    if whole <= most:
+        return dict(sizes)
+    return {
+        at: min(size, max(1, size * most // whole)) if size else 0 for at, size in sizes.items()
+    }

@@ -1,0 +1,163 @@
+"""What becomes of a task when brokers, leaders and offsets change under it?
+
+No Spark is needed to ask: a task is `read_range` on a range that was planned before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as AdminPartition
+from confluent_kafka.admin import AdminClient
+
+from sexton.base.errors import PeerError, SextonError
+from sexton.base.partitions import TopicPartition
+from sexton.spark.loss import DataLoss
+from sexton.spark.options import SourceOptions, parse
+from sexton.spark.planning import plan_ranges, with_client
+from sexton.spark.ranges import OffsetRange, split, with_shares
+from sexton.spark.reading import read_range
+from sexton.testing.embedded import EmbeddedCluster
+from tests.certificates import make_certificates
+
+RECORDS = 200
+
+
+def options_for(cluster: EmbeddedCluster, topic: str, **more: str) -> SourceOptions:
+    given = {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "kafka.max.partition.fetch.bytes": "1000",  # many chunks
+        "kafka.request.timeout.ms": "2000",
+        "subscribe": topic,
+        "columns": "offset",
+        **{name.replace("__", "."): value for name, value in more.items()},
+    }
+    return parse(given)
+
+
+def planned(options: SourceOptions) -> list[OffsetRange]:
+    return asyncio.run(with_client(options, lambda client: plan_ranges(client, options)))
+
+
+def write(cluster: EmbeddedCluster, topic: str) -> None:
+    cluster.create_topic(topic, [[1, 2, 3]])
+    told = {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "batch.size": 1_000}
+    producer = Producer(told)
+    for number in range(RECORDS):
+        producer.produce(topic, str(number).rjust(100).encode(), partition=0)
+    assert producer.flush(30) == 0
+    cluster.wait_until_in_sync(topic)
+
+
+def read_while(options: SourceOptions, change: Callable[[], None]) -> list[int]:
+    """The offsets of a range, during which something happens after the first batch."""
+    (wanted,) = planned(options)
+    found: list[int] = []
+    for number, batch in enumerate(read_range(options, wanted)):
+        found += batch.column(0).to_pylist()
+        if number == 0:
+            change()
+    return found
+
+
+def delete_to(cluster: EmbeddedCluster, topic: str, offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    for done in admin.delete_records([AdminPartition(topic, 0, offset)]).values():
+        done.result(20)
+
+
+def test_a_leader_dies_under_a_task(three: EmbeddedCluster) -> None:
+    write(three, "task-dying")
+    try:
+        found = read_while(options_for(three, "task-dying"), lambda: three.kill(1))
+        assert found == list(range(RECORDS))
+    finally:
+        three.restart(1)
+    three.wait_until_in_sync("task-dying")
+
+
+def test_a_replicas_broker_dies_under_a_task(three: EmbeddedCluster) -> None:
+    write(three, "task-replica")
+    three.wait_until(lambda: three.offsets("task-replica")[2].high_watermark == RECORDS)
+    options = options_for(
+        three, "task-replica", replica="2", kafka__default__api__timeout__ms="500"
+    )
+    try:
+        with pytest.raises(PeerError, match="broker 2"):
+            read_while(options, lambda: three.kill(2))
+    finally:
+        three.restart(2)
+    three.wait_until_in_sync("task-replica")
+
+
+def test_records_are_deleted_under_a_task(three: EmbeddedCluster) -> None:
+    write(three, "task-deleted")
+    with pytest.raises(DataLoss, match=r"task-deleted-0: offsets \[\d+, 150\) are gone"):
+        read_while(
+            options_for(three, "task-deleted"), lambda: delete_to(three, "task-deleted", 150)
+        )
+    kept = options_for(three, "task-deleted", failOnDataLoss="false")
+    found = read_while(kept, lambda: delete_to(three, "task-deleted", 190))
+    assert found[-10:] == list(range(190, RECORDS))
+    assert found == sorted(set(found)) and found[0] == 150
+
+
+def test_a_topic_vanishes_under_a_task(three: EmbeddedCluster) -> None:
+    write(three, "task-vanished")
+    options = options_for(three, "task-vanished", kafka__default__api__timeout__ms="500")
+    with pytest.raises(SextonError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        read_while(options, lambda: three.delete_topic("task-vanished"))
+
+
+def test_whoever_stops_early_leaves_nothing_behind(three: EmbeddedCluster) -> None:
+    write(three, "task-stopped")
+    options = options_for(three, "task-stopped")
+    (wanted,) = planned(options)
+    batches = read_range(options, wanted)
+    assert next(batches).num_rows > 0
+    batches.close()  # type: ignore[attr-defined]
+    assert not [t for t in threading.enumerate() if t.name == "sexton-reader"]
+
+
+def test_certificates_and_passwords_are_kafkas(tmp_path: Path) -> None:
+    certificates = make_certificates(tmp_path)
+    secured = {
+        "ssl.keystore.location": str(certificates.server),
+        "ssl.truststore.location": str(certificates.authority),
+        "ssl.client.auth": "required",
+    }
+    known = {
+        "kafka__security__protocol": "SSL",
+        "kafka__ssl__truststore__location": str(certificates.authority),
+        "kafka__ssl__truststore__type": "PEM",
+    }
+    ours = {"kafka__ssl__keystore__location": str(certificates.client)}
+    with EmbeddedCluster(1, options=secured) as cluster:
+        cluster.create_topic("secret", 1)
+        assert planned(options_for(cluster, "secret", **known, **ours)) == []
+        with pytest.raises(SextonError):
+            planned(options_for(cluster, "secret", **known))
+
+
+# ── ranges ──
+
+
+def test_ranges_are_split_without_gap_or_overlap() -> None:
+    ranges = [
+        OffsetRange(TopicPartition("orders", 0), 10, 110, b""),
+        OffsetRange(TopicPartition("orders", 1), 0, 3, b""),
+        OffsetRange(TopicPartition("orders", 2), 5, 5, b""),
+    ]
+    for least, most in ((None, None), (7, None), (None, 30), (50, 40), (1000, 1)):
+        pieces = split(ranges, least, most)
+        offsets = [(p.at.partition, n) for p in pieces for n in range(p.start, p.end)]
+        assert offsets == [*((0, n) for n in range(10, 110)), (1, 0), (1, 1), (1, 2)]
+        assert most is None or all(piece.size <= most for piece in pieces)
+        assert least is None or len(pieces) >= min(least, 103)
+    shares = with_shares(split(ranges, 4, None), {(r.at, None): 1 for r in ranges}, 100.0)
+    assert sum(each.max_bytes_per_s or 0 for each in shares) == pytest.approx(100)

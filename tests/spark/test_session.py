@@ -1,0 +1,57 @@
+"""Is it said what Spark lacks, and is nothing of it needed by those who do not use it?"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sexton.base.errors import ConfigError, Missing
+from sexton.spark.session import ARROW_BATCH_BYTES, find_java, find_spark, spark_session
+
+
+def test_a_session_that_runs_is_used(spark: SparkSession) -> None:
+    with spark_session("local[7]") as session:
+        assert session is spark
+    assert not spark.sparkContext._jsc.sc().isStopped()
+    batch = spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch")
+    assert batch in (str(ARROW_BATCH_BYTES), f"{ARROW_BATCH_BYTES}b")
+
+
+def test_java_is_missed_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(Missing, match="there is no bin/java") as caught:
+        find_java()
+    assert caught.value.hint is not None and "Java 17" in caught.value.hint
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Missing, match="Java: is not installed"):
+        find_spark()
+
+
+def test_packages_are_missed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sexton.spark.session.find_spec", lambda _name: None)
+    with pytest.raises(Missing, match="pyspark: is not installed") as caught:
+        find_spark()
+    assert caught.value.hint == 'pip install "sexton[spark]"'
+
+
+def test_java_says_why_it_did_not_start() -> None:
+    code = "from sexton.spark.session import spark_session\nwith spark_session('moon'): pass"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    last = run.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"{ConfigError.__module__}.ConfigError: Spark: did not start: Master")
+    assert "\tat " not in run.stderr
+
+
+def test_sexton_does_without_spark() -> None:
+    code = (
+        "import sys; import sexton, sexton.spark, sexton.client, sexton.cli.main;"
+        "sys.exit(bool({'pyspark', 'pyarrow', 'pandas'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

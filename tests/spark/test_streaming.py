@@ -1,0 +1,104 @@
+"""Does a stream read every record once, over batches and restarts, and notice what it cannot?"""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from sexton.base.partitions import TopicPartition
+from sexton.spark.loss import DataLoss
+from sexton.spark.streaming import Offsets, following
+from sexton.testing.embedded import EmbeddedCluster
+
+A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
+IDS = {"orders": b"1" * 16}
+
+
+def produce(cluster: EmbeddedCluster, topic: str, first: int, end: int) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in range(first, end):
+        producer.produce(topic, str(number), partition=number % 2)
+    assert producer.flush(30) == 0
+
+
+def test_a_stream_goes_on_where_it_stopped(
+    spark: SparkSession, three: EmbeddedCluster, tmp_path: Path
+) -> None:
+    three.create_topic("flow", [[1, 2, 3], [2, 3, 1]])
+    produce(three, "flow", 0, 20)
+    batches: list[list[int]] = []
+
+    def run() -> None:
+        stream = (
+            spark.readStream.format("sexton")
+            .option("kafka.bootstrap.servers", three.bootstrap_servers)
+            .option("subscribe", "flow")
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", "12")
+            .option("columns", "value")
+            .load()
+        )
+        query = (
+            stream.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .foreachBatch(lambda df, _: batches.append([int(row.value) for row in df.collect()]))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    run()
+    assert sorted(chain(*batches)) == list(range(20))
+    assert [len(batch) for batch in batches] == [12, 8]
+    batches.clear()
+    produce(three, "flow", 20, 26)
+    run()
+    assert sorted(chain(*batches)) == list(range(20, 26))
+    three.delete_topic("flow")
+    three.create_topic("flow", [[1, 2, 3], [2, 3, 1]])
+    produce(three, "flow", 0, 40)  # more than before: by the offsets alone all would seem well
+    with pytest.raises(StreamingQueryException, match="flow was deleted and made again"):
+        run()
+
+
+# ── where the next batch ends ──
+
+
+def test_a_limit_is_shared_in_proportion() -> None:
+    begun = Offsets({A: 0, B: 10}, IDS)
+    now = Offsets({A: 90, B: 20}, IDS)
+    assert following(begun, {A: 0, B: 0}, now, None, True).next == {A: 90, B: 20}
+    assert following(begun, {A: 0, B: 0}, now, 10, True).next == {A: 9, B: 11}
+
+
+def test_a_new_partition_is_read_from_its_beginning() -> None:
+    begun, now = Offsets({A: 5}, IDS), Offsets({A: 5, B: 7}, IDS)
+    assert following(begun, {A: 0, B: 0}, now, None, True).next == {A: 5, B: 7}
+    with pytest.raises(DataLoss, match=r"orders-1: offsets \[0, 3\) are gone"):
+        following(begun, {A: 0, B: 3}, now, None, True)
+    assert following(begun, {A: 0, B: 3}, now, 2, False).next == {A: 5, B: 5}
+
+
+@pytest.mark.parametrize(
+    ("earliest", "now", "why"),
+    [
+        ({A: 6}, Offsets({A: 9}, IDS), r"orders-0: offsets \[5, 6\) are gone"),
+        ({A: 0}, Offsets({A: 3}, IDS), "orders-0 ends at 3; it had been read up to offset 5"),
+        ({B: 0}, Offsets({B: 3}, IDS), "orders-0 is gone; it had been read up to offset 5"),
+        ({A: 0}, Offsets({A: 9}, {"orders": b"2" * 16}), "orders was deleted and made again"),
+    ],
+)
+def test_losses_are_noticed(earliest: dict[TopicPartition, int], now: Offsets, why: str) -> None:
+    with pytest.raises(DataLoss, match=why):
+        following(Offsets({A: 5}, IDS), earliest, now, None, True)
+    following(Offsets({A: 5}, IDS), earliest, now, None, False)  # asked to go on with what is left
+
+
+def test_offsets_survive_json() -> None:
+    offsets = Offsets({A: 5, B: 0}, IDS)
+    assert Offsets.from_json(offsets.to_json()) == offsets
+    assert offsets.to_json() == {"orders": {"id": (b"1" * 16).hex(), "0": 5, "1": 0}}
