@@ -19,6 +19,7 @@ LAYERS = (
     ("lab",),
     ("testing",),
     ("broker", "sim", "guard", "retry", "stores", "spark"),
+    ("survey",),
     ("report",),
     ("client", "node"),
     ("machines", "log", "audit"),

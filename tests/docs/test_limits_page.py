@@ -6,8 +6,8 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from sexton.broker.connection import Limits
 from sexton.broker.large_produce import MOST_PARTS
+from sexton.broker.limits import Limits
 from sexton.broker.listener import MOST_QUEUED, ListenerConfig
 from sexton.broker.options import known_options
 from sexton.broker.security import SecurityConfig

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sexton.broker.metrics import METRICS
+from sexton.broker.metrics import METRICS as OF_BROKERS
+from sexton.cli.audit_watch import METRICS as OF_AUDITS
+
+METRICS = OF_BROKERS | OF_AUDITS
 
 PAGE = Path(__file__).parents[2] / "docs/reference/metrics.md"
 ROW = re.compile(r"^\| `([a-z_]+)` \| ([a-z]+) \| (.+) \|$", re.MULTILINE)

@@ -26,6 +26,7 @@ class Finding:
     message: str
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
     remedy: str | None = None
+    details: Mapping[str, object] = field(default_factory=dict)  # for programs: what nests
 
     @property
     def counts(self) -> bool:

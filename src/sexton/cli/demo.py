@@ -1,145 +1,233 @@
-"""`sexton demo`: the best of sexton, on real data, without any set-up."""
+"""`sexton demo`: four corruptions happen, are found, and then do not happen."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
-import os
-import sys
-import tempfile
+import shutil
+import textwrap
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sexton.base.findings import Finding
-from sexton.cli.options import FormatOption
+from sexton.base.errors import Missing
+from sexton.cli.options import BOOTSTRAP_SERVERS, FormatOption
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
-from sexton.report.tables import Column
+from sexton.report.tables import Column, number
+
+if TYPE_CHECKING:
+    from sexton.lab.demo import Scene
+    from sexton.report.audit_page import AuditPage
+    from sexton.survey.runner import Runner
+    from sexton.survey.survey import Survey
 
 EXAMPLES = (
     ("See it", "sexton demo"),
+    ("Without Spark, in half the time", "sexton demo --fast"),
+    ("With the reason for each step", "sexton demo --explain"),
     ("Keep what happened for a program", "sexton demo --format json"),
 )
+SCENES = (
+    Column("policy"),
+    Column("act"),
+    Column("topic"),
+    Column("diverged"),
+    Column("findings"),
+    number("seconds"),
+)
+MOST_WIDTH = 100
 
-STEPS = (Column("step"), Column("command"), Column("exit_code"))
 
+def command(
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Audit in this process instead of on Spark.")
+    ] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Say why each thing happens.")] = False,
+    html: Annotated[
+        Path, typer.Option("--html", metavar="FILE", help="Where to write the report.")
+    ] = Path("sexton-demo.html"),
+    format: FormatOption = Format.table,
+) -> None:
+    """Show four ways in which replicas come to disagree, find them, and show them not happen.
 
-def command(format: FormatOption = Format.table) -> None:
-    """Show what sexton finds in a log that Apache Kafka wrote, before and after it is damaged.
-
-    Everything happens in a temporary directory, which is removed at the end.
+    Starts a cluster of three brokers in this process, first with Apache Kafka's way of compaction,
+    then with coordinated compaction, and audits it with Spark. Nothing is left behind but a report.
     """
-    with tempfile.TemporaryDirectory(prefix="sexton-demo-") as folder, _inside(folder):
+    from sexton.lab.demo import play
+
+    with Output("demo", format) as out, _runner(fast, out) as runner:
+        teller = _Teller(out, explain)
+        teller.opens()
+        scenes: list[Scene] = []
+        for policy in ("independent", "coordinated"):
+            teller.begins(policy)
+            for scene in play(policy, runner.audit):
+                scenes.append(scene)
+                teller.shows(scene)
+        _write_report([scene for scene in scenes if scene.policy == "independent"], html)
         if format is Format.table:
-            _tell(_Narrator(), Path())
-            return
-        with Output("demo", format) as out:
-            quiet = _Recorder()
-            _tell(quiet, Path())
-            out.rows("steps", STEPS, quiet.steps)
+            teller.closes(html)
+        else:
+            out.rows("scenes", SCENES, map(_row, scenes))
+            out.summarize(report=str(html))
 
 
-def _tell(teller: _Narrator | _Recorder, folder: Path) -> None:
-    from sexton.lab.damage import copy_sample, flip_bit, tear
-
-    copy_sample(folder, "payments-0")
-    teller.says(
-        "This directory is a partition as Apache Kafka 4.3.1 left it on disk. Two transactional\n"
-        "producers took turns; one of them aborted each time. Kafka's own tools show the records,\n"
-        "but not which of them a read_committed consumer will ever see:"
-    )
-    teller.runs("dump", "log", "dump", "payments-0")
-    teller.says(
-        "Is every byte what a broker would have written? Checksums, offsets, sequences, epochs,\n"
-        "indexes, the producer snapshot; and every offset without a record has an explanation:"
-    )
-    teller.runs("verify", "log", "verify", "payments-0")
-
-    copy_sample(folder, "torn-0")
-    tear(folder / "torn-0", 40)
-    flip_bit(copy_sample(folder, "flipped-0"), 140)
-    teller.says(
-        "Now two copies of it have an accident. The last 40 bytes of one never reached the disk;\n"
-        "in the other a single bit turned over:"
-    )
-    teller.runs("verify damaged copies", "log", "verify", "torn-0", "flipped-0")
-    teller.says(
-        "A broker that starts on the torn copy must cut it at the last whole batch, and rebuild\n"
-        "indexes, epochs and producer state from the batches. That is what sexton's log does:"
-    )
-    teller.found("recover", _recover(folder, "torn-0"))
-    teller.runs("verify recovered copy", "log", "verify", "torn-0")
-    teller.says(
-        "Next: point it at a directory of your own, `sexton log verify /var/lib/kafka/data`,\n"
-        "or see `sexton --help`."
+def _row(scene: Scene) -> tuple[str | bool | float, ...]:
+    return (
+        scene.policy,
+        scene.act.title,
+        scene.outcome.topic,
+        scene.outcome.diverged,
+        ",".join(finding.code for finding in scene.survey.findings),
+        round(scene.seconds, 2),
     )
 
 
-def _recover(folder: Path, name: str) -> list[Finding]:
-    from sexton.log.config import LogConfig
-    from sexton.log.real_disk import RealDisk
-    from sexton.log.recovery import open_log
-
-    now_ms = int(time.time() * 1000)
-    opened = open_log(RealDisk(folder), name, LogConfig(), now_ms=now_ms)
-    opened.log.close(now_ms)
-    return opened.findings
+# ── where audits run ──
 
 
-class _Narrator:
-    """Tells the story to a person: why, the command one would type, and what it prints."""
+class _Auditor:
+    """Starts Spark while the first scene is under way; it takes as long as that."""
 
-    def says(self, text: str) -> None:
-        typer.echo(f"\n{text}\n")
+    def __init__(self, fast: bool, out: Output) -> None:
+        self._out = out
+        self._stack = ExitStack()
+        self._pool = ThreadPoolExecutor(1)
+        self._runner: Future[Runner] = self._pool.submit(self._start, fast)
 
-    def runs(self, _step: str, *arguments: str) -> None:
-        from sexton.cli.main import main
+    def _start(self, fast: bool) -> Runner:
+        from sexton.survey.runner import LocalRunner
 
-        typer.echo(f"$ sexton {' '.join(arguments)}")
-        main(arguments)
-        sys.stdout.flush()
+        if fast:
+            return LocalRunner()
+        try:
+            from sexton.spark.runner import SparkRunner
+            from sexton.spark.session import spark_session
 
-    def found(self, _step: str, findings: list[Finding]) -> None:
-        for finding in findings:
-            typer.echo(f"{finding.code}: {finding.where}: {finding.message}")
-            facts = ", ".join(f"{name} {value}" for name, value in finding.evidence.items())
-            typer.echo(f"  put right: {facts}\n".replace("_", " "))
+            spark = self._stack.enter_context(spark_session("local[2]", app="sexton demo"))
+        except Missing as missing:
+            self._out.say(f"(no Spark: {missing.subject} {missing.why}; auditing in this process)")
+            return LocalRunner()
+        return SparkRunner(spark)
 
+    def audit(self, bootstrap_servers: str, topic: str) -> Survey:
+        from sexton.survey.plan import Wanted
+        from sexton.survey.survey import run_survey
 
-class _Recorder:
-    """Keeps what happened, for a program."""
+        return run_survey(Wanted(bootstrap_servers, topics=(topic,)), self._runner.result())
 
-    def __init__(self) -> None:
-        self.steps: list[tuple[str, str | None, int | None]] = []
-
-    def says(self, text: str) -> None:
-        pass
-
-    def runs(self, step: str, *arguments: str) -> None:
-        from sexton.cli.main import main
-
-        answer = io.StringIO()
-        with contextlib.redirect_stdout(answer):
-            code = main([*arguments, "--format", "json"])
-        said: dict[str, Any] = json.loads(answer.getvalue())
-        assert said["exit_code"] == code
-        self.steps.append((step, f"sexton {' '.join(arguments)}", code))
-
-    def found(self, step: str, findings: list[Finding]) -> None:
-        self.steps.append((f"{step}: {findings[0].code}", None, None))
+    def close(self) -> None:
+        self._pool.shutdown(wait=True)
+        self._stack.close()
 
 
-@contextlib.contextmanager
-def _inside(folder: str) -> Iterator[None]:
-    """Relative paths make shorter lines."""
-    before = Path.cwd()
-    os.chdir(folder)
+@contextmanager
+def _runner(fast: bool, out: Output) -> Iterator[_Auditor]:
+    auditor = _Auditor(fast, out)
     try:
-        yield
+        yield auditor
     finally:
-        os.chdir(before)
+        auditor.close()
+
+
+# ── telling it ──
+
+
+class _Teller:
+    def __init__(self, out: Output, explain: bool) -> None:
+        self._out = out
+        self._explain = explain
+        self._number = 0
+        self._began = time.monotonic()
+        self._width = min(shutil.get_terminal_size((MOST_WIDTH, 24)).columns, MOST_WIDTH)
+
+    def opens(self) -> None:
+        self._say(
+            "Three Kafka brokers are starting in this process: real replicas, real clients,"
+            " no JVM, no Docker. Time is scaled, so that a day of timers passes in a second."
+        )
+
+    def begins(self, policy: str) -> None:
+        self._number = 0
+        if policy == "independent":
+            self._heading("As Apache Kafka does it: each replica forgets by its own timers")
+        else:
+            self._heading("The same again with coordinated compaction: replicas ask each other")
+
+    def shows(self, scene: Scene) -> None:
+        self._number += 1
+        diverges = scene.policy == "independent"
+        title = scene.act.title if diverges else scene.act.instead
+        self._out.say(f"\n{self._number}. {title}")
+        if self._explain and diverges:
+            self._say(scene.act.why, indent="   ")
+        story = _until_seen(scene.outcome.story) if diverges else scene.outcome.story
+        self._say(" → ".join(story), indent="   ")
+        if diverges:
+            self._diverged(scene)
+        else:
+            verdict = "the replicas agree" if scene.agrees else "THE REPLICAS DISAGREE"
+            self._say(f"audit: {verdict}", indent="   ")
+
+    def _diverged(self, scene: Scene) -> None:
+        from sexton.report.audit_text import audit_finding_text
+
+        self._out.say("")
+        findings = list(scene.survey.findings)
+        page = _page([scene])
+        for finding in findings:
+            text = audit_finding_text(finding, page, self._width)
+            for line in text.plain.splitlines():
+                self._out.say(line)
+
+    def closes(self, html: Path) -> None:
+        took = time.monotonic() - self._began
+        self._heading(f"That took {took:.0f} seconds. Next:")
+        self._out.say(f"  look at the report      {html.absolute()}")
+        self._out.say("  run such a cluster      sexton up")
+        self._out.say("  audit your own          sexton audit -b HOST:PORT --all-compacted")
+        self._out.say("  how it works            docs/concepts/coordinated-compaction.md")
+
+    def _heading(self, text: str) -> None:
+        self._out.say(f"\n── {text} ".ljust(self._width, "─"))
+
+    def _say(self, text: str, indent: str = "") -> None:
+        for line in textwrap.wrap(
+            text, self._width, initial_indent=indent, subsequent_indent=indent
+        ):
+            self._out.say(line)
+
+
+def _until_seen(story: tuple[str, ...]) -> tuple[str, ...]:
+    """Up to where a consumer sees the damage: that is when the audit was made."""
+    seen = [number for number, what in enumerate(story) if what.startswith("a consumer sees")]
+    return story[: seen[0] + 1] if seen else story
+
+
+def _write_report(scenes: list[Scene], html: Path) -> None:
+    from sexton.report.audit_files import write_html
+
+    write_html(html, _page(scenes))
+
+
+def _page(scenes: list[Scene]) -> AuditPage:
+    """One audit of all topics, as far as a reader is concerned."""
+    from sexton.cli.audit_run import Request
+    from sexton.cli.audit_show import page_of
+    from sexton.survey.survey import Survey
+
+    surveys = [scene.survey for scene in scenes]
+    whole = Survey(
+        surveys[0].cluster_id,
+        tuple(each for survey in surveys for each in survey.partitions),
+        0,
+        surveys[0].started_ms,
+        surveys[-1].finished_ms,
+    )
+    topics = tuple(scene.outcome.topic for scene in scenes)
+    request = Request({BOOTSTRAP_SERVERS: "localhost:9092"}, topics, show_keys=True)
+    return page_of(whole, request, list(whole.findings), 0)

@@ -30,7 +30,7 @@ import typer
 from sexton.base.errors import SextonError
 from sexton.base.findings import Finding, Severity
 from sexton.cli.failures import Failure, failure_of, is_lively, print_failure
-from sexton.cli.writers import Ending, Format, open_writer
+from sexton.cli.writers import Drawing, Ending, Format, open_writer
 from sexton.report.findings import describe_counts
 from sexton.report.tables import Cell, Column, Row
 
@@ -68,10 +68,10 @@ class Output:
             self._moving.stop()  # a bar and rows on one terminal overwrite each other
         self._writer.rows(name, columns, rows)
 
-    def finding(self, finding: Finding) -> None:
-        """Something wrong with what was inspected."""
+    def finding(self, finding: Finding, drawing: Drawing | None = None) -> None:
+        """Something wrong with what was inspected; people may be shown a drawing of it."""
         self.counts[finding.severity] += 1
-        self._writer.finding(finding)
+        self._writer.finding(finding, drawing)
 
     def incomplete(self, subject: str, why: str) -> None:
         """Something that could not be looked at; the rest goes on, but nobody may call it clean."""

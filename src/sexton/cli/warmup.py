@@ -14,7 +14,8 @@ EXAMPLES = (
     ("See as JSON what was compiled, and how long it took", "sexton warmup --format json"),
 )
 COLUMNS = (Column("kernel"),)
-LOG_KERNEL_MODULES = (
+HIGHER_KERNEL_MODULES = (
+    "sexton.audit.fold_kernels",
     "sexton.log.cleaner_kernels",
     "sexton.log.gather_kernels",
     "sexton.log.index_kernels",
@@ -35,7 +36,7 @@ def command(format: FormatOption = Format.table) -> None:
         from sexton.records.warm import KERNEL_MODULES
 
         start = perf_counter()
-        kernels = records.warmup((*KERNEL_MODULES, *LOG_KERNEL_MODULES))
+        kernels = records.warmup((*KERNEL_MODULES, *HIGHER_KERNEL_MODULES))
         seconds = round(perf_counter() - start, 2)
         out.rows("kernels", COLUMNS, ([name] for name in kernels))
         out.summarize(kernels=len(kernels), seconds=seconds)

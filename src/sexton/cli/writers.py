@@ -16,18 +16,24 @@ The version, `"sexton": 1`, rises when a key goes or changes its meaning. Keys m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from sexton.base.findings import Finding
 from sexton.cli.failures import Failure, is_lively
 from sexton.report.findings import finding_lines, finding_object, finding_row, finding_text
 from sexton.report.tables import Cell, Column, Row, cell_text, plain_lines, print_rich, tsv_line
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
 ENVELOPE_VERSION = 1
+PLAIN_WIDTH = 100  # of a drawing into a pipe or a file
+
+Drawing = Callable[[int], "Text"]  # a finding for people, at a width, where words do not do
 
 
 class Format(StrEnum):
@@ -58,7 +64,7 @@ class Ending:
 
 class Writer(Protocol):
     def rows(self, name: str, columns: Sequence[Column], rows: Iterable[Row]) -> None: ...
-    def finding(self, finding: Finding) -> None: ...
+    def finding(self, finding: Finding, drawing: Drawing | None = None) -> None: ...
     def say(self, text: str) -> None: ...
     def end(self, ending: Ending) -> None: ...
 
@@ -89,8 +95,11 @@ class PlainWriter:
         for line in plain_lines(columns, rows):
             self.stdout.write(line + "\n")
 
-    def finding(self, finding: Finding) -> None:
+    def finding(self, finding: Finding, drawing: Drawing | None = None) -> None:
         self.began = True
+        if drawing is not None:
+            self.stdout.write(drawing(PLAIN_WIDTH).plain + "\n\n")
+            return
         for line in finding_lines(finding, width=None):
             self.stdout.write(line + "\n")
 
@@ -126,8 +135,11 @@ class TerminalWriter(PlainWriter):
         self._begin_part()
         print_rich(self.console, columns, rows)
 
-    def finding(self, finding: Finding) -> None:
+    def finding(self, finding: Finding, drawing: Drawing | None = None) -> None:
         self.began = True
+        if drawing is not None:
+            self.console.print(drawing(self.console.width), "", sep="\n", soft_wrap=True)
+            return
         self.console.print(finding_text(finding, self.console.width), soft_wrap=True)
 
 
@@ -154,7 +166,8 @@ class JsonWriter:
             separator = ",\n  "
         self._close_rows()
 
-    def finding(self, finding: Finding) -> None:
+    def finding(self, finding: Finding, drawing: Drawing | None = None) -> None:
+        del drawing
         self.findings.append(finding)
 
     def say(self, text: str) -> None:
@@ -188,7 +201,8 @@ class JsonLinesWriter:
         for row in rows:
             self._line(kind, dict(zip(keys, row, strict=True)))
 
-    def finding(self, finding: Finding) -> None:
+    def finding(self, finding: Finding, drawing: Drawing | None = None) -> None:
+        del drawing
         self._line("finding", finding_object(finding))
 
     def say(self, text: str) -> None:
@@ -213,7 +227,8 @@ class TsvWriter:
         for row in rows:
             self.stdout.write(tsv_line(row) + "\n")
 
-    def finding(self, finding: Finding) -> None:
+    def finding(self, finding: Finding, drawing: Drawing | None = None) -> None:
+        del drawing
         self.stdout.write(tsv_line(finding_row(finding)) + "\n")
 
     def say(self, text: str) -> None:

@@ -40,6 +40,7 @@ def finding_object(finding: Finding) -> dict[str, object]:
         "message": finding.message,
         "evidence": dict(finding.evidence),
         "remedy": finding.remedy,
+        **finding.details,
     }
 
 

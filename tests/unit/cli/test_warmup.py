@@ -7,7 +7,7 @@ import pytest
 
 import sexton
 from sexton import records
-from sexton.cli.warmup import LOG_KERNEL_MODULES
+from sexton.cli.warmup import HIGHER_KERNEL_MODULES
 from sexton.records.warm import KERNEL_MODULES
 from tests.conftest import RunSexton
 
@@ -26,4 +26,4 @@ def test_every_module_with_kernels_is_compiled() -> None:
         for path in source.rglob("*kernels.py")
         if re.search("^@kernel", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    assert modules == {*KERNEL_MODULES, *LOG_KERNEL_MODULES}
+    assert modules == {*KERNEL_MODULES, *HIGHER_KERNEL_MODULES}

@@ -1,0 +1,299 @@
+"""A key's last record is not the same everywhere: what happened, and who is right?
+
+Take the latest record R of the key that any replica shows, at offset r. Some *show* it, the others
+*lack* it though their logs are past r. Three things can have happened:
+
+    deleted   a tombstone after r removed R; those that show R have never seen it
+    aborted   R's transaction was aborted; those that show R took another marker for its own
+    lost      those that lack R have lost it
+
+In the first two the ones that lack R are right, in the third the others. The logs tell them apart:
+
+* a batch that still covers r without R: R was there and was removed, so it is not lost;
+* an older record of the key on a replica that lacks R: cleaning would have removed that first, so R
+  was not deleted;
+* no offset after r that both kinds lack: nowhere a tombstone can have been, so R was not deleted;
+* a replica that shows R and holds every offset up to R's marker: that is its own, so R was not
+  aborted; if R is in no transaction, neither;
+* epochs that do not fit R's marker, or an ABORT before it on another replica: R's own is missing.
+
+What is left open is decided by what is more common, and said to be likely only. All windows are a
+third look: if the difference is not in them any more, there is no finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sexton.audit.compare import KeySuspicion
+from sexton.audit.facts import KeyEntry
+from sexton.audit.finding import AuditFinding, Verdict
+from sexton.audit.outcomes import evidence, judge_outcome, own_marker
+from sexton.audit.remedies import remedy, severity
+from sexton.audit.window import LogWindow, Slot
+from sexton.audit.words import named, sentence
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """The latest record of a key, and who has it."""
+
+    suspicion: KeySuspicion
+    record: Slot
+    showing: dict[int, LogWindow]
+    lacking: dict[int, LogWindow]
+
+    @property
+    def older(self) -> bool:
+        """Has a replica that lacks the record an older one of the same key?"""
+        return any(self.suspicion.entries[node] is not None for node in self.lacking)
+
+
+def judge_key(
+    suspicion: KeySuspicion, windows: Mapping[int, LogWindow], *, replicas: int
+) -> AuditFinding | None:
+    """`windows` as `compare.look_at` asks for them; `replicas`: how many the partition has."""
+    case = _case(suspicion, windows)
+    if case is None:
+        return None
+    digests = {_at(window, case.record).value_digest for window in case.showing.values()}
+    if len(digests) > 1:
+        return _different_values(case)
+    if not case.lacking:
+        return None
+    hiding = {
+        node: window
+        for node, window in case.lacking.items()
+        if window.at(case.record.offset) is not None
+    }
+    if hiding:
+        return judge_outcome(suspicion.scope.partition, case.record, case.showing, hiding)
+    code, certain, lackers_right, because = _decide(case)
+    right, wrong = case.lacking, case.showing
+    if not lackers_right:
+        right, wrong = wrong, right
+    if len(suspicion.entries) < replicas:
+        because += f"; {len(suspicion.entries)} of {replicas} replicas were compared"
+    verdict = Verdict(tuple(sorted(right)), "certain" if certain else "likely", because)
+    return _finding(case, code, tuple(sorted(wrong)), verdict)
+
+
+def _case(suspicion: KeySuspicion, windows: Mapping[int, LogWindow]) -> _Case | None:
+    entries = {node: entry for node, entry in suspicion.entries.items() if node in windows}
+    offset = max((entry.offset for entry in entries.values() if entry is not None), default=-1)
+    looked = {node: windows[node] for node in sorted(entries)}
+    if offset < 0 or any(
+        _written_since(window, suspicion.key, offset) for window in looked.values()
+    ):
+        return None
+    showing, lacking = {}, {}
+    for node, window in looked.items():
+        held = window.at(offset)
+        if held is not None and held.shown:
+            if held.key == suspicion.key:
+                showing[node] = window
+        elif _must_have(window, offset):
+            lacking[node] = window
+    if not showing:
+        return None
+    record = _at(next(iter(showing.values())), offset)
+    if record.kind == "tombstone":  # whoever shows nothing agrees
+        lacking = {n: w for n, w in lacking.items() if _is_value(suspicion.entries[n], w)}
+    return _Case(suspicion, record, showing, lacking)
+
+
+def _at(window: LogWindow, record: Slot | int) -> Slot:
+    held = window.at(record if isinstance(record, int) else record.offset)
+    assert held is not None
+    return held
+
+
+def _written_since(window: LogWindow, key: bytes, offset: int) -> bool:
+    return any(slot.key == key and slot.offset > offset and slot.shown for slot in window.slots)
+
+
+def _must_have(window: LogWindow, offset: int) -> bool:
+    """Is its log past the offset, and not deleted up to there, nor damaged there?"""
+    damaged = any(
+        slot.kind == "damaged" and slot.offset <= offset <= slot.last_offset
+        for slot in window.slots
+    )
+    return window.log_start <= offset < window.last_stable and not damaged
+
+
+def _is_value(entry: KeyEntry | None, window: LogWindow) -> bool:
+    """Does the replica show an older value, still? One far from the window is believed."""
+    if entry is None or entry.value_digest is None:
+        return False
+    if not window.first <= entry.offset < window.end:
+        return True
+    held = window.at(entry.offset)
+    return held is not None and bool(held.shown)
+
+
+# ── deleted, aborted or lost? ──
+
+
+def _decide(case: _Case) -> tuple[str, bool, bool, str]:
+    """(code, is it certain, are those right that lack the record, because)"""
+    record, lacking = case.record, case.lacking
+    aborted = _aborted(case)
+    if aborted == "certain":
+        because = (
+            f"the marker that {named(case.showing)} took for its own belongs to another "
+            "transaction: the epochs, or an ABORT before it on another replica, say so"
+        )
+        return "aborted-as-committed", True, True, because
+    if record.kind == "tombstone":
+        lack = named(lacking, "lacks", "lack")
+        because = f"the key was deleted at offset {record.offset}, which {lack}"
+        return "tombstone-divergence", aborted == "no", False, because
+    was_there = [node for node, window in lacking.items() if window.covers(record.offset)]
+    if was_there:
+        because = (
+            f"on replica {was_there[0]} a batch still covers offset {record.offset} without the "
+            "record: it was there and was removed for a reason that the other has not seen"
+        )
+        code = "aborted-as-committed" if aborted == "maybe" else "tombstone-divergence"
+        return code, True, True, because
+    if aborted == "maybe":
+        because = (
+            "an offset is missing between the record and the marker that closes it, where its own "
+            "marker can have been; or it was deleted: the logs cannot tell, the remedy is the same"
+        )
+        return "aborted-as-committed", False, True, because
+    return _deleted_or_lost(case)
+
+
+def _deleted_or_lost(case: _Case) -> tuple[str, bool, bool, str]:
+    """The record was committed."""
+    record, lacking = case.record, case.lacking
+    if case.older:
+        because = (
+            "an older record of the key is still there; whatever removes one rightly removes the "
+            "older ones first"
+        )
+        return "missing-record", True, False, because
+    if any(not _room_for_a_tombstone(case, window) for window in lacking.values()):
+        because = "no offset after it is missing: nowhere a tombstone can have been"
+        return "missing-record", True, False, because
+    repeats = [case.suspicion.first_repeats.get(node) for node in lacking]
+    if all(repeat is not None and repeat <= record.offset for repeat in repeats):
+        because = (
+            "a key comes twice below this offset, so this log was not cleaned as far as here; "
+            "unless it was copied from one that was"
+        )
+        return "missing-record", False, False, because
+    if len(lacking) == 1 and len(case.showing) > 1:
+        because = f"{len(case.showing)} replicas have it and one has not"
+        return "missing-record", False, False, because
+    because = (
+        f"{named(lacking, 'has', 'have')} nothing of the key, as after a deletion whose tombstone "
+        f"has expired; {named(case.showing, 'lacks', 'lack')} offsets where that tombstone can "
+        "have been"
+    )
+    return "tombstone-divergence", False, True, because
+
+
+def _aborted(case: _Case) -> str:
+    """Can the record have been aborted? `no`, `maybe` or `certain`."""
+    record = case.record
+    answers = [_aborted_on(case, window) for window in case.showing.values()]
+    if not record.transactional or "no" in answers:
+        return "no"
+    return "certain" if "certain" in answers else "maybe"
+
+
+def _aborted_on(case: _Case, window: LogWindow) -> str:
+    """What one replica that shows the record lets us think."""
+    record = _at(window, case.record)
+    producer, offset = record.producer_id, record.offset
+    if not record.transactional:
+        return "no"
+    own = own_marker(window, record)
+    if own is not None:
+        return "no" if own.kind == "commit" else "certain"
+    marker = window.marker_after(producer, offset)
+    until = marker.offset if marker is not None else window.end
+    for other in case.lacking.values():
+        first = other.marker_after(producer, offset)
+        if first is not None and first.offset < until:
+            return "certain" if first.kind == "abort" else "no"
+    if marker is None:
+        return "maybe"
+    epochs = {
+        slot.epoch
+        for slot in window.slots
+        if slot.producer_id == producer and offset < slot.offset < until and not slot.control
+    }
+    fits = marker.epoch - record.epoch in (0, 1) and epochs <= {record.epoch}
+    return "maybe" if fits else "certain"
+
+
+def _room_for_a_tombstone(case: _Case, window: LogWindow) -> bool:
+    """Is there an offset after the record that this replica lacks, and one that shows it too?"""
+    after = case.record.offset + 1
+    if window.end < window.last_stable:
+        return True  # not looked at to its end
+    mine = [(max(low, after), high) for low, high in window.gaps if high > after]
+    return any(
+        shower.lacks_any(low, high) for shower in case.showing.values() for low, high in mine
+    )
+
+
+# ── in words ──
+
+_MESSAGES = {
+    "tombstone-divergence": ("shows", "show", "a deleted key"),
+    "aborted-as-committed": ("shows", "show", "a record that was aborted"),
+    "missing-record": ("has", "have", "lost a committed record"),
+}
+
+
+def _finding(case: _Case, code: str, wrong: tuple[int, ...], verdict: Verdict) -> AuditFinding:
+    record, entries = case.record, case.suspicion.entries
+    at = record.offset
+    if record.kind == "tombstone" and code == "tombstone-divergence":
+        at = max(entry.offset for node in wrong if (entry := entries[node]) is not None)
+    one, several, what = _MESSAGES[code]
+    return AuditFinding(
+        code=code,
+        severity=severity(code),
+        partition=case.suspicion.scope.partition,
+        replicas=wrong,
+        message=sentence(f"{named(wrong, one, several)} {what}, at offset {at}"),
+        key=case.suspicion.key,
+        offsets={node: e.offset if e is not None else None for node, e in entries.items()},
+        values={node: e.value_digest if e is not None else None for node, e in entries.items()},
+        transactions=(evidence(record, case.showing, case.lacking) if record.transactional else ()),
+        verdict=verdict,
+        began_after_ms=record.timestamp,
+        began_before_ms=None,
+        remedy=remedy(code),
+        windows=tuple(window for _node, window in sorted({**case.showing, **case.lacking}.items())),
+    )
+
+
+def _different_values(case: _Case) -> AuditFinding:
+    because = (
+        f"offset {case.record.offset} holds different values, and the checksum of each is right"
+    )
+    wrong = tuple(sorted(case.showing))
+    finding = _finding(case, "missing-record", wrong, Verdict(None, "unknown", because))
+    return AuditFinding(
+        code="corrupt-batch",
+        severity=severity("corrupt-batch"),
+        partition=finding.partition,
+        replicas=wrong,
+        message=sentence(f"{named(wrong)} hold different values at offset {case.record.offset}"),
+        key=finding.key,
+        offsets=finding.offsets,
+        values=finding.values,
+        transactions=finding.transactions,
+        verdict=finding.verdict,
+        began_after_ms=finding.began_after_ms,
+        began_before_ms=None,
+        remedy=remedy("corrupt-batch"),
+        windows=finding.windows,
+    )

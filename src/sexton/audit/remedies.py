@@ -1,0 +1,46 @@
+"""What to do about each finding, in a sentence, and where the whole story is told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sexton.base.findings import Severity
+
+_REBUILD = "keep it from leading, and rebuild it from a replica that is right: `sexton repair`"
+
+REMEDIES: Final[dict[str, str]] = {
+    "tombstone-divergence": f"A replica has brought a deleted key back; {_REBUILD}.",
+    "aborted-as-committed": f"A replica shows records that were aborted; {_REBUILD}.",
+    "committed-as-aborted": f"A replica hides records that were committed; {_REBUILD}.",
+    "stuck-partition": (
+        "The transaction has ended and this replica will never know; do not abort it, "
+        f"but {_REBUILD}."
+    ),
+    "missing-record": f"A replica has lost a committed record; {_REBUILD}.",
+    "marker-mismatch": (
+        "Data stands under a marker of another transaction; compare with the other replicas, and "
+        "if one of them is without it, rebuild this one: `sexton repair`."
+    ),
+    "hanging-transaction": (
+        "Nobody will end this transaction, and read_committed consumers wait for it; make sure "
+        "that its producer is gone, then `sexton txn abort`."
+    ),
+    "corrupt-batch": f"Bytes on a disk have changed; check that disk, then {_REBUILD}.",
+    "offset-gap": "No replica holds these offsets; was the topic compacted before?",
+}
+SEVERITIES: Final[dict[str, Severity]] = {
+    "hanging-transaction": "warning",
+    "offset-gap": "note",
+}
+
+
+def runbook(code: str) -> str:
+    return f"docs/runbook/{code}.md"
+
+
+def remedy(code: str) -> str:
+    return f"{REMEDIES[code]} See {runbook(code)}."
+
+
+def severity(code: str) -> Severity:
+    return SEVERITIES.get(code, "error")

@@ -1,0 +1,70 @@
+"""Findings of the audit as the findings that every command prints.
+
+Keys are somebody's data: they are shown as a digest unless the user asks for them. Values are never
+anything but digests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from sexton.audit.finding import AuditFinding
+from sexton.base.findings import Evidence, Finding
+
+_SEVERITIES = ("error", "warning", "note")
+_CERTAINTIES = ("certain", "likely", "unknown")
+
+
+def by_weight(findings: Iterable[AuditFinding]) -> list[AuditFinding]:
+    """The gravest and surest first, then by place."""
+    return sorted(
+        findings,
+        key=lambda each: (
+            _SEVERITIES.index(each.severity),
+            _CERTAINTIES.index(each.verdict.certainty),
+            each.partition,
+            each.code,
+            each.identity,
+        ),
+    )
+
+
+def key_in_words(key: bytes | None, *, plain: bool) -> str | None:
+    """As text if that is wanted (and it is text), else as a digest."""
+    if key is None:
+        return None
+    if not plain:
+        return f"sha256:{hashlib.sha256(key).hexdigest()[:32]}/{len(key)}"  # as `log dump` has it
+    text = key.decode("utf-8", "backslashreplace")
+    return text if text.isprintable() else "0x" + key.hex()
+
+
+def finding_of(found: AuditFinding, *, plain_keys: bool = False) -> Finding:
+    evidence: dict[str, Evidence] = {}
+    if found.key is not None:
+        evidence["key"] = key_in_words(found.key, plain=plain_keys)
+    for node, offset in sorted(found.offsets.items()):
+        evidence[f"offset on {node}"] = offset
+    for node, digest in sorted(found.values.items()):
+        if digest is not None:
+            evidence[f"value on {node}"] = f"digest {digest[:16]}"
+    for each in found.transactions:
+        evidence[f"producer {each.producer_id} on {each.node}"] = _transaction(
+            each.outcome, each.epoch, each.marker_offset
+        )
+    verdict = found.verdict
+    right = ", ".join(str(node) for node in verdict.right or ())
+    evidence["right"] = f"{right} ({verdict.certainty})" if right else "cannot be known"
+    evidence["because"] = verdict.because
+    where = f"{found.partition} on {', '.join(str(node) for node in found.replicas)}"
+    return Finding(found.code, found.severity, where, found.message, evidence, found.remedy)
+
+
+def _transaction(outcome: str, epoch: int | None, marker: int | None) -> str:
+    words = [outcome]
+    if epoch is not None:
+        words.append(f"epoch {epoch}")
+    if marker is not None:
+        words.append(f"marker at {marker}")
+    return ", ".join(words)

@@ -1,0 +1,175 @@
+"""One audit as a command: what was asked for, where it runs, and how far it is."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sexton.base.errors import ConfigError
+from sexton.cli.options import BOOTSTRAP_SERVERS
+from sexton.cli.output import Output
+from sexton.report.audit_page import AuditPage
+from sexton.report.audit_words import many
+
+if TYPE_CHECKING:
+    from sexton.survey.plan import Plan, Wanted
+    from sexton.survey.runner import Runner
+    from sexton.survey.tasks import FoldTask, Result
+
+_AGE = re.compile(r"(?P<count>\d+(?:\.\d+)?)(?P<unit>[smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for, checked as far as that is possible without a cluster."""
+
+    settings: dict[str, str] | None  # None: directories
+    topics: tuple[str, ...] = ()
+    all_compacted: bool = False
+    internal: bool = False
+    paths: tuple[Path, ...] = ()
+    engine: str | None = None
+    master: str = "local[*]"
+    max_bytes_per_s: int | None = None
+    since: str | None = None
+    sample_partitions: float | None = None
+    baseline: Path | None = None
+    write_baseline: Path | None = None
+    html: Path | None = None
+    parquet: Path | None = None
+    show_keys: bool = False
+    resume: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.settings is not None and not (self.topics or self.all_compacted or self.internal):
+            hint = "name a topic with -t, or say --all-compacted"
+            raise ConfigError("sexton audit", "does not know what to audit", hint)
+        if self.topics and self.all_compacted:
+            raise ConfigError("--all-compacted", "does not go with -t", "choose one of them")
+        if self.sample_partitions is not None and not 0 < self.sample_partitions <= 1:
+            hint = "0.1 is a tenth of the partitions"
+            raise ConfigError("--sample-partitions", "is a share between 0 and 1", hint)
+        for file in (self.html, self.parquet, self.write_baseline, self.resume):
+            if file is not None and not file.absolute().parent.is_dir():
+                raise ConfigError(str(file), "there is no such directory to write it into")
+
+
+def audit(request: Request, out: Output) -> AuditPage:
+    """Runs it, with a bar for those who watch."""
+    from sexton.cli.audit_show import page_of
+    from sexton.survey.baseline import Baseline, load_baseline, write_baseline
+    from sexton.survey.survey import run_files_survey, run_survey
+
+    known = load_baseline(request.baseline) if request.baseline else Baseline()
+    wanted = None if request.settings is None else wanted_of(request)
+    with runner_of(request, out) as runner, Progress(out) as watcher:
+        if wanted is None:
+            survey = run_files_survey(request.paths, runner, topics=request.topics, watcher=watcher)
+        else:
+            survey = run_survey(wanted, runner, journal=request.resume, watcher=watcher)
+    if request.write_baseline:
+        write_baseline(request.write_baseline, survey.findings)
+    new, acknowledged = known.splits(survey.findings)
+    return page_of(survey, request, new, len(acknowledged))
+
+
+def wanted_of(request: Request) -> Wanted:
+    from sexton.survey.plan import Wanted
+
+    settings = dict(request.settings or {})
+    return Wanted(
+        bootstrap_servers=settings.pop(BOOTSTRAP_SERVERS),
+        settings=settings,
+        topics=request.topics,
+        all_compacted=request.all_compacted,
+        internal=request.internal,
+        since_ms=None if request.since is None else time_of(request.since),
+        sample_partitions=request.sample_partitions,
+        max_bytes_per_s=request.max_bytes_per_s,
+    )
+
+
+def time_of(text: str) -> int:
+    """A time in milliseconds: an age before now, or a date."""
+    match = _AGE.fullmatch(text.strip())
+    if match:
+        return int((time.time() - seconds_of(text, "--since")) * 1000)
+    try:
+        told = datetime.fromisoformat(text)
+    except ValueError:
+        hint = "an age such as 6h or 2d, or a time such as 2026-11-01T00:00Z"
+        raise ConfigError("--since", f"{text!r} is no time", hint) from None
+    return int((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def seconds_of(text: str, option: str) -> float:
+    match = _AGE.fullmatch(text.strip())
+    if match is None:
+        raise ConfigError(option, f"{text!r} is no span of time", "30s, 15m, 6h, 2d or 1w")
+    return float(match["count"]) * _SECONDS[match["unit"]]
+
+
+# ── where it runs ──
+
+
+@contextmanager
+def runner_of(request: Request, out: Output) -> Iterator[Runner]:
+    from sexton.survey.runner import LocalRunner
+
+    if engine_of(request) == "local":
+        yield LocalRunner()
+        return
+    from sexton.spark.runner import SparkRunner
+    from sexton.spark.session import spark_session
+
+    with ExitStack() as stack:
+        with out.progress("starting Spark"):
+            spark = stack.enter_context(spark_session(request.master, app="sexton audit"))
+        yield SparkRunner(spark)
+
+
+def engine_of(request: Request) -> str:
+    if request.engine is not None:
+        return request.engine
+    return "spark" if find_spec("pyspark") is not None else "local"
+
+
+class Progress:
+    """A bar for each round: bytes of the replicas that have been read, or their number."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._bar = ExitStack()
+        self._advance: Callable[[int], None] = lambda _amount: None
+        self._sized = False
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def planned(self, plan: Plan) -> None:
+        replicas = sum(len(each.stands) for each in plan.partitions)
+        self._out.say(f"{many(len(plan.partitions), 'partition')}, {many(replicas, 'replica')}")
+
+    def reads(self, what: str, tasks: Sequence[FoldTask]) -> None:
+        self._bar.close()
+        self._sized = all(task.size for task in tasks)
+        bar = (
+            self._out.progress(what, sum(task.size for task in tasks), "bytes")
+            if self._sized
+            else self._out.progress(what, len(tasks))
+        )
+        self._advance = self._bar.enter_context(bar)
+
+    def has_read(self, task: FoldTask, _result: Result, /) -> None:
+        self._advance(task.size if self._sized else 1)

@@ -1,0 +1,113 @@
+"""`sexton audit --watch`: the audit again and again, and what became of it as metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+import typer
+
+from sexton.base.errors import SextonError
+from sexton.cli.audit_run import Request, audit, seconds_of
+from sexton.cli.audit_show import show
+from sexton.cli.output import Output
+from sexton.cli.writers import Format
+from sexton.report.audit_page import AuditPage
+
+METRICS: dict[str, tuple[str, str]] = {
+    "sexton_audit_runs_total": (
+        "counter", "Audits by their `result`: agree, differ, incomplete, unread, failed.",
+    ),
+    "sexton_audit_findings": (
+        "gauge", "Findings of the last audit by `topic` and `code`, without acknowledged ones.",
+    ),
+    "sexton_audit_unread_replicas": ("gauge", "Replicas that the last audit could not read."),
+    "sexton_audit_read_bytes_total": ("counter", "Bytes read from brokers."),
+    "sexton_audit_last_end_timestamp_seconds": ("gauge", "When the last audit ended."),
+    "sexton_audit_last_duration_seconds": ("gauge", "How long it took."),
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Tally:
+    """What Prometheus is told."""
+
+    runs: Counter[str] = field(default_factory=Counter)  # by standing, or `failed`
+    findings: Counter[tuple[str, str]] = field(default_factory=Counter)  # of the last run
+    unread: int = 0
+    read_bytes: int = 0
+    last_end_s: float = 0.0
+    last_duration_s: float = 0.0
+
+    def add(self, page: AuditPage) -> None:
+        self.runs[page.standing] += 1
+        self.findings = Counter((f.partition.topic, f.code) for f in page.findings)
+        self.unread = len(page.incomplete)
+        self.read_bytes += sum(replica.bytes for replica in page.replicas)
+        self.last_end_s = page.finished_ms / 1000
+        self.last_duration_s = (page.finished_ms - page.started_ms) / 1000
+
+    def text(self) -> str:
+        """In Prometheus's format."""
+        samples: dict[str, list[tuple[str, float]]] = {
+            "sexton_audit_runs_total": [
+                (f'{{result="{result}"}}', count) for result, count in sorted(self.runs.items())
+            ],
+            "sexton_audit_findings": [
+                (f'{{topic="{topic}",code="{code}"}}', count)
+                for (topic, code), count in sorted(self.findings.items())
+            ],
+            "sexton_audit_unread_replicas": [("", self.unread)],
+            "sexton_audit_read_bytes_total": [("", self.read_bytes)],
+            "sexton_audit_last_end_timestamp_seconds": [("", self.last_end_s)],
+            "sexton_audit_last_duration_seconds": [("", self.last_duration_s)],
+        }
+        lines = []
+        for name, (kind, meaning) in METRICS.items():
+            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
+            lines += [f"{name}{labels} {value}" for labels, value in samples[name]]
+        return "\n".join(lines) + "\n"
+
+
+def audit_again(request: Request, chosen: Format, every: str, metrics_port: int | None) -> None:
+    """Until Ctrl-C. One that fails is said and tried again at the next turn."""
+    pause_s = seconds_of(every, "--watch")
+    try:
+        asyncio.run(_again(request, chosen, pause_s, metrics_port))
+    except KeyboardInterrupt:
+        return
+
+
+async def _again(
+    request: Request, chosen: Format, pause_s: float, metrics_port: int | None
+) -> None:
+    from sexton.broker.metrics_server import MetricsServer
+
+    tally = Tally()
+    server = None
+    if metrics_port is not None:
+        server = MetricsServer("127.0.0.1", metrics_port, tally.text)
+        await server.start()
+        typer.echo(f"metrics: {server.address}", err=True)
+    try:
+        while True:
+            began = time.monotonic()
+            await asyncio.to_thread(_one, request, chosen, tally)
+            await asyncio.sleep(max(0.0, pause_s - (time.monotonic() - began)))
+    finally:
+        if server is not None:
+            await server.stop()
+
+
+def _one(request: Request, chosen: Format, tally: Tally) -> None:
+    try:
+        with Output("audit", chosen) as out:
+            page = audit(request, out)
+            show(page, request, out)
+            tally.add(page)
+    except typer.Exit:
+        pass  # findings are no reason to stop looking
+    except SextonError:
+        tally.runs["failed"] += 1

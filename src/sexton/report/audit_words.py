@@ -1,0 +1,227 @@
+"""The sentences of an audit, the same on a terminal and on paper.
+
+Every finding answers the same questions: what is wrong, who is right and how sure is that, since
+when. A key is shown as a digest unless the page says otherwise; it is the digest that
+`sexton log dump --keys digest` prints, so that whoever may see the data can find the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from html import escape
+
+from sexton.audit.finding import AuditFinding, Certainty
+from sexton.log.inspect.rendering import auto_text, digest
+from sexton.report.audit_page import AuditPage, Standing, topics
+from sexton.report.tables import one_line
+
+# What a code means for the data, for someone who has never met it. The runbook has a page on each.
+MEANINGS = {
+    "tombstone-divergence": (
+        "A key that was deleted is still alive on some replica. If that replica comes to lead,"
+        " every reader sees the deleted value again."
+    ),
+    "aborted-as-committed": (
+        "A replica shows records of an aborted transaction as if they had been committed. Whoever"
+        " reads from it acts on something that never happened."
+    ),
+    "committed-as-aborted": (
+        "A replica hides records of a committed transaction as if they had been aborted. Whoever"
+        " reads from it misses data that was acknowledged."
+    ),
+    "stuck-partition": (
+        "A replica waits for the end of a transaction that has ended elsewhere. Should it lead,"
+        " read_committed readers stop there and never go on, and its log is not cleaned any more."
+    ),
+    "missing-record": (
+        "A committed record is not on some replica, and compaction does not explain that. Should"
+        " this replica lead, the record is lost."
+    ),
+    "marker-mismatch": (
+        "On one replica, records are closed by a marker that cannot be theirs: their own marker was"
+        " removed too early. How this replica takes them may be wrong."
+    ),
+    "hanging-transaction": (
+        "A transaction is open on every replica and nobody is going to end it. read_committed"
+        " readers stop before it, and nothing behind it is cleaned."
+    ),
+    "corrupt-batch": (
+        "A batch cannot be read, or its bytes changed after they were written. Readers of this"
+        " replica fail there, or get something else than was written."
+    ),
+    "offset-gap": (
+        "Offsets are missing on a topic that is not compacted, and nothing in the log says why."
+    ),
+}
+
+STANDINGS: dict[Standing, str] = {
+    "differ": "replicas differ",
+    "unsound": "not sound",
+    "incomplete": "incomplete",
+    "agree": "replicas agree",
+    "unread": "not read",
+}
+
+_SURE: dict[Certainty, str] = {"certain": "certain", "likely": "likely", "unknown": "not known"}
+
+
+def meaning(code: str) -> str:
+    return MEANINGS.get(code, "")
+
+
+def verdict_sentence(page: AuditPage) -> str:
+    """What to take away if one reads a single sentence."""
+    all_topics = topics(page)
+    match page.standing:
+        case "differ" | "unsound":
+            wrong = [each for each in all_topics if each.standing in ("differ", "unsound")]
+            verdict = "The replicas do not agree"
+            if page.standing == "unsound":
+                verdict = "The replicas agree, but not all is well"
+            what = _subjects([each for each in page.findings if each.severity != "note"])
+            where = wrong[0].topic
+            if len(all_topics) > 1:
+                where = f"{len(wrong)} of {many(len(all_topics), 'topic')}"
+            whole = " Not everything could be read." if page.incomplete else ""
+            return f"{verdict}: {what} in {where}.{whole}"
+        case "incomplete":
+            return (
+                "Nothing was found, but not everything could be read:"
+                f" {many(len(page.incomplete), 'part')} missing."
+            )
+        case "unread":
+            return "Nothing was read: no partition was asked for, or none is there."
+        case "agree":
+            kept = ""
+            if page.acknowledged:
+                kept = f", apart from {many(page.acknowledged, 'acknowledged finding')}"
+            how = " in all that was compared" if page.limits else ""
+            return f"The replicas agree{how}{kept}."
+
+
+def _subjects(findings: list[AuditFinding]) -> str:
+    keys = len({(each.partition, each.key) for each in findings if each.key is not None})
+    transactions = sum(1 for each in findings if each.key is None and each.transactions)
+    others = sum(1 for each in findings if each.key is None and not each.transactions)
+    parts = [(keys, "key"), (transactions, "transaction"), (others, "other place")]
+    return listed(many(count, what) for count, what in parts if count)
+
+
+# ── a finding ──
+
+
+def who_is_right(finding: AuditFinding, page: AuditPage) -> str:
+    """`broker 1 and broker 2 (certain)`, or that it cannot be known."""
+    verdict = finding.verdict
+    if verdict.right is None:
+        return "cannot be known"
+    if not verdict.right:
+        return f"no replica ({_SURE[verdict.certainty]})"
+    return f"{nodes_named(verdict.right, page)} ({_SURE[verdict.certainty]})"
+
+
+def began(finding: AuditFinding) -> str:
+    after, before = finding.began_after_ms, finding.began_before_ms
+    match after is not None, before is not None:
+        case True, True:
+            return f"between {moment(after)} and {moment(before)}"
+        case True, False:
+            return f"after {moment(after)}"
+        case False, True:
+            return f"before {moment(before)}"
+        case _:
+            return "not known"
+
+
+def node_name(node: int, page: AuditPage) -> str:
+    return f"{'copy' if page.offline else 'broker'} {node}"
+
+
+def nodes_named(nodes: Iterable[int], page: AuditPage) -> str:
+    """`broker 1`, `brokers 1 and 2`."""
+    every = sorted(nodes)
+    noun = "copies" if page.offline else "brokers"
+    return node_name(every[0], page) if len(every) == 1 else f"{noun} {listed(map(str, every))}"
+
+
+def key_text(key: bytes | None, page: AuditPage) -> str | None:
+    """The key as this page may show it, on one line."""
+    if key is None:
+        return None
+    return one_line(auto_text(key)) if page.show_keys else digest(key)
+
+
+def key_label(key: bytes | None, finding: AuditFinding, page: AuditPage, most: int) -> str:
+    """The key in a few characters, for a picture; `k` is the one in question."""
+    if key is None:
+        return "–"
+    if page.show_keys:
+        return shortened(one_line(auto_text(key)) or '""', most)
+    if key == finding.key:
+        return "k"
+    return digest(key).removeprefix("sha256:")[: min(most, 6)]
+
+
+def value_label(value_digest: str | None) -> str:
+    return "∅" if value_digest is None else f"#{value_digest[:6]}"
+
+
+# ── words and numbers ──
+
+
+def sentence(text: str) -> str:
+    """With a capital at its beginning and a stop at its end."""
+    text = text[:1].upper() + text[1:]
+    return text if not text or text.endswith((".", "!", "?")) else f"{text}."
+
+
+def escaped(text: object) -> str:
+    """The only way from text to HTML: no markup, no characters that steer a terminal or a line."""
+    return escape(one_line(str(text)))
+
+
+def shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def listed(words: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    every = list(words)
+    if len(every) < 2:
+        return "".join(every)
+    return f"{', '.join(every[:-1])} and {every[-1]}"
+
+
+def many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def moment(timestamp_ms: int | None) -> str:
+    """`2026-11-15 20:19:13 UTC`; a time that no calendar knows stays a number."""
+    if timestamp_ms is None or timestamp_ms < 0:
+        return "not known"
+    try:
+        return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+
+
+def duration(milliseconds: int) -> str:
+    seconds = max(milliseconds, 0) / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def size(count: int) -> str:
+    """`251.9 MB`: decimal units, as disks are sold."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 999.95:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"

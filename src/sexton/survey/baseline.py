@@ -1,0 +1,56 @@
+"""Findings that somebody has looked at and accepts, so that a scheduled audit can be clean again.
+
+A baseline is a JSON file that people edit and keep under version control:
+
+    {"acknowledged": [
+        {"identity": "tombstone-divergence/orders-3/key-5f0c…", "why": "ticket 1234"}
+    ]}
+
+An identity says what is wrong, where, and with which key or transaction; it does not change from
+run to run. The same key going wrong in another way is another finding.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sexton.audit.finding import AuditFinding
+from sexton.base.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    acknowledged: frozenset[str] = frozenset()
+
+    def splits(
+        self, findings: Iterable[AuditFinding]
+    ) -> tuple[tuple[AuditFinding, ...], tuple[AuditFinding, ...]]:
+        """(those that are new, those that are acknowledged)"""
+        new: list[AuditFinding] = []
+        known: list[AuditFinding] = []
+        for finding in findings:
+            (known if finding.identity in self.acknowledged else new).append(finding)
+        return tuple(new), tuple(known)
+
+
+def load_baseline(path: Path) -> Baseline:
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        return Baseline(frozenset(str(each["identity"]) for each in told["acknowledged"]))
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        hint = "write one with --write-baseline"
+        raise ConfigError(str(path), f"cannot be read: {why}", hint) from error
+    except (ValueError, KeyError, TypeError):
+        hint = '{"acknowledged": [{"identity": "...", "why": "..."}]}'
+        raise ConfigError(str(path), "is not a baseline of findings", hint) from None
+
+
+def write_baseline(path: Path, findings: Iterable[AuditFinding]) -> None:
+    """Acknowledges all of these; a person may shorten the list and say why."""
+    identities = sorted({finding.identity for finding in findings})
+    told = {"acknowledged": [{"identity": each, "why": ""} for each in identities]}
+    path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,104 @@
+"""Transactions that are open on some replicas and not on others, or open for too long.
+
+A replica that lags has simply not seen the end of a transaction yet. So whatever looks odd is
+looked at once more, after every replica has had the time to get as far as the others were at the
+first look; one that still has the transaction open by then has its marker behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+from sexton.audit.facts import CoordinatorState, ReplicaFacts
+from sexton.audit.rules import judge_open
+from sexton.base.errors import SextonError
+from sexton.client.client import Client
+from sexton.client.transactions import transactions
+from sexton.survey.evidence import Bench, bench
+from sexton.survey.rounds import Case
+
+PATIENCE_S = 10.0  # with a replica that lags; it is judged by what it says then
+PAUSE_S = 0.1
+LONG_MS = 60_000  # Kafka's default of `transaction.timeout.ms`
+AROUND = 16  # offsets after the start of an open transaction that people are shown
+
+
+async def judge_opened(client: Client, cases: list[Case]) -> None:
+    now_ms = int(time.time() * 1000)
+    odd = [case for case in cases if _is_odd(list(case.furthest().values()), now_ms)]
+    known = await _coordinators(client, odd)
+    for case in odd:
+        first = list(case.furthest().values())
+        async with bench(case.plan) as at:
+            second = await _second_look(at, case, first)
+            starts = [each.start_offset for facts in second for each in facts.open]
+            if not starts:
+                continue
+            windows = await at.windows(min(starts), max(starts) + AROUND, at.readers)
+        case.findings += judge_open(
+            first, second, known, now_ms=now_ms, windows=list(windows.values())
+        )
+
+
+def _is_odd(facts: list[ReplicaFacts], now_ms: int) -> bool:
+    """Is a transaction open here and not there, or for long?"""
+    opened = [{(each.producer_id, each.start_offset) for each in replica.open} for replica in facts]
+    old = any(now_ms - each.last_timestamp > LONG_MS for replica in facts for each in replica.open)
+    return old or any(each != opened[0] for each in opened)
+
+
+async def _coordinators(client: Client, cases: list[Case]) -> dict[int, CoordinatorState | None]:
+    """By producer: None if no coordinator knows it; left out if one could not be asked."""
+    wanted = {
+        each.producer_id: case.plan.partition
+        for case in cases
+        for facts in case.furthest().values()
+        for each in facts.open
+    }
+    if not wanted:
+        return {}
+    asked = await transactions(client, wanted)
+    known: dict[int, CoordinatorState | None] = dict.fromkeys(wanted) if asked.complete else {}
+    for producer, each in asked.by_producer.items():
+        known[producer] = CoordinatorState(
+            producer,
+            each.epoch,
+            each.state,
+            each.started_ms,
+            each.timeout_ms,
+            wanted[producer] in each.partitions,
+        )
+    return known
+
+
+async def _second_look(at: Bench, case: Case, first: list[ReplicaFacts]) -> list[ReplicaFacts]:
+    """Each replica once more, when it has got as far as all were."""
+    far = max(facts.high_watermark for facts in first)
+    patience = time.monotonic() + PATIENCE_S
+    second = []
+    for facts in first:
+        reader = at.readers.get(facts.node)
+        if reader is None:
+            continue
+        try:
+            stands = await reader.offsets()
+            while stands.high_watermark < far and time.monotonic() < patience:
+                await asyncio.sleep(PAUSE_S)
+                stands = await reader.offsets()
+            opened = await reader.open_transactions()
+        except SextonError as error:
+            case.unread[facts.node] = f"{error.subject}: {error.why}"
+            continue
+        second.append(
+            replace(
+                facts,
+                log_start=stands.log_start,
+                last_stable=stands.last_stable,
+                high_watermark=stands.high_watermark,
+                log_end=stands.log_end,
+                open=opened,
+            )
+        )
+    return second

@@ -1,0 +1,65 @@
+"""The same plan for copies of data directories: what has the same name is a replica of the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from sexton.base.errors import ConfigError, SextonError
+from sexton.base.partitions import TopicPartition
+from sexton.client.replica import ReplicaOffsets
+from sexton.log.inspect.paths import find
+from sexton.survey.places import FilesPlace, open_place
+from sexton.survey.plan import PartitionPlan, Plan, grouped
+
+
+async def plan_files(
+    paths: Sequence[Path], *, compacted: bool = True, topics: Sequence[str] = ()
+) -> Plan:
+    """Copies are numbered in the order of `paths`, from 1."""
+    if len(paths) < 2:
+        raise ConfigError("--path", "one copy has nothing to agree with", "name two or more")
+    found: dict[TopicPartition, dict[int, FilesPlace]] = {}
+    for number, path in enumerate(paths, 1):
+        listed = find([path])
+        for error in listed.wrong:
+            raise error
+        for files in listed.partitions:
+            partition = TopicPartition.from_directory(files.name)
+            if not topics or partition.topic in topics:
+                place = FilesPlace(str(files.directory), number)
+                found.setdefault(partition, {})[number] = place
+    seed = random.SystemRandom().getrandbits(63)
+    plans = []
+    for partition, places in sorted(found.items()):
+        plans.append(await _plan(partition, places, len(paths), compacted, seed))
+    if not plans:
+        raise ConfigError(", ".join(map(str, paths)), "hold no partition that is asked for")
+    return Plan(None, tuple(plans), 0, seed)
+
+
+async def _plan(
+    partition: TopicPartition,
+    places: dict[int, FilesPlace],
+    copies: int,
+    compacted: bool,
+    seed: int,
+) -> PartitionPlan:
+    stands: dict[int, ReplicaOffsets] = {}
+    unreadable = [
+        (number, "this copy does not have the partition")
+        for number in range(1, copies + 1)
+        if number not in places
+    ]
+    for number, place in places.items():
+        try:
+            async with open_place(place, partition) as reader:
+                stands[number] = await reader.offsets()
+        except SextonError as error:
+            unreadable.append((number, f"{error.subject}: {error.why}"))
+    isr = tuple(stands)
+    groups = grouped(partition, compacted, isr, stands, start=0, seed=seed)
+    return PartitionPlan(
+        partition, compacted, 0, -1, isr, places, stands, groups, tuple(unreadable)
+    )

@@ -1,0 +1,130 @@
+"""What is known of one partition, and what to read next to know more.
+
+    first round    digests of every replica            (tasks, all partitions at once)
+    second round   keys of buckets that differ;        (tasks, few partitions)
+                   data of aborted transactions that some replicas do not know of
+    third look     the stretch in question, of every replica, and the rules (`judging`)
+
+On a healthy cluster the first round is nearly all there is: replicas that were cleaned at other
+times have the same digests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from sexton.audit.compare import (
+    SpanSuspicion,
+    differing_buckets,
+    span_suspicions,
+    was_compacted,
+)
+from sexton.audit.facts import AbortedSpan, BucketEntries, ReplicaFacts
+from sexton.audit.finding import AuditFinding
+from sexton.client.replica import ReplicaOffsets
+from sexton.survey.plan import Group, PartitionPlan
+from sexton.survey.tasks import FoldTask
+
+At = tuple[int, int]  # which group of the plan, which node
+
+
+@dataclass(slots=True)
+class Case:
+    """One partition, and all that is known of it so far."""
+
+    plan: PartitionPlan
+    facts: dict[At, ReplicaFacts] = field(default_factory=dict)
+    entries: dict[At, BucketEntries] = field(default_factory=dict)
+    findings: list[AuditFinding] = field(default_factory=list)
+    unread: dict[int, str] = field(default_factory=dict)  # node, why
+    not_judged: int = 0  # what differs and was not looked at one by one
+
+    def __post_init__(self) -> None:
+        self.unread.update(self.plan.unreadable)
+
+    def facts_of(self, group: int) -> list[ReplicaFacts]:
+        """Of one group's replicas, as far as they could be read."""
+        nodes = self.plan.groups[group].nodes
+        return [self.facts[group, node] for node in nodes if (group, node) in self.facts]
+
+    def entries_of(self, group: int) -> list[BucketEntries]:
+        nodes = self.plan.groups[group].nodes
+        return [self.entries[group, node] for node in nodes if (group, node) in self.entries]
+
+    def furthest(self) -> dict[int, ReplicaFacts]:
+        """One set of facts for each replica: of the group in which it is compared furthest."""
+        found: dict[int, ReplicaFacts] = {}
+        for (_group, node), facts in self.facts.items():
+            if node not in found or facts.scope.end > found[node].scope.end:
+                found[node] = facts
+        return found
+
+    def span_suspicions(self, group: int) -> list[SpanSuspicion]:
+        return span_suspicions(self.facts_of(group))
+
+
+# ── the tasks of each round ──
+
+
+def first_round(case: Case) -> Iterator[tuple[At, FoldTask]]:
+    for number, group in enumerate(case.plan.groups):
+        for node in group.nodes:
+            size = case.plan.sizes.get(node, 0)
+            yield (number, node), FoldTask(group.scope, case.plan.places[node], size=size)
+
+
+def take_for_compacted(case: Case) -> bool:
+    """Was the topic compacted once, though it is not now? Then it is read again, by its keys."""
+    if case.plan.compacted or not was_compacted(case.facts_of(0)):
+        return False
+    groups = tuple(
+        replace(group, scope=replace(group.scope, compacted=True)) for group in case.plan.groups
+    )
+    case.plan = replace(case.plan, compacted=True, groups=groups)
+    case.facts.clear()
+    return True
+
+
+def differs(case: Case) -> bool:
+    """Is a second round needed?"""
+    return any(
+        differing_buckets(case.facts_of(number)) or case.span_suspicions(number)
+        for number in range(len(case.plan.groups))
+    )
+
+
+def second_round(case: Case, stands: Mapping[int, ReplicaOffsets]) -> Iterator[tuple[At, FoldTask]]:
+    """`stands`: where the replicas are by now; they are compared up to there."""
+    for number, group in enumerate(case.plan.groups):
+        fresh = _fresh(group, stands)
+        if fresh is None:
+            continue
+        buckets = differing_buckets(case.facts_of(number)) if group.scope.compacted else frozenset()
+        probed = _to_probe(case.span_suspicions(number))
+        for node in fresh.nodes:
+            spans = probed.get(node, ())
+            if buckets or spans:
+                yield (
+                    (number, node),
+                    FoldTask(fresh.scope, case.plan.places[node], buckets, spans),
+                )
+
+
+def _fresh(group: Group, stands: Mapping[int, ReplicaOffsets]) -> Group | None:
+    """The same group as it stands now; None if there is nobody left to compare."""
+    there = tuple(node for node in group.nodes if node in stands)
+    if len(there) < 2:
+        return None
+    start = max(group.scope.start, *(stands[node].log_start for node in there))
+    end = min(stands[node].last_stable for node in there)
+    return Group(replace(group.scope, start=start, end=max(start, end)), there)
+
+
+def _to_probe(suspicions: list[SpanSuspicion]) -> dict[int, tuple[AbortedSpan, ...]]:
+    """For each node, the aborted transactions that others know and it does not."""
+    wanted: dict[int, dict[AbortedSpan, None]] = {}
+    for suspicion in suspicions:
+        for node in suspicion.others:
+            wanted.setdefault(node, {})[suspicion.span] = None
+    return {node: tuple(spans) for node, spans in wanted.items()}

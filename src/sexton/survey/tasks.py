@@ -1,0 +1,96 @@
+"""One replica of one partition, read from end to end and folded: the unit of work of an audit.
+
+A task is a few words, and so is its result; between them lie gigabytes that stay where the task
+runs. A connection that breaks is made anew and the read goes on where it was; what cannot be read
+in the end is a `Failed`, never a result that looks whole.
+
+A task that is run twice (Spark repeats one whose executor died) reads twice and does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from sexton.audit.facts import AbortedSpan, BucketEntries, ReplicaFacts, Scope
+from sexton.audit.fold import MOST_KEYS, Fold
+from sexton.base.errors import PeerError, Refused, SextonError
+from sexton.base.kafka_errors import KafkaError
+from sexton.client.replica import Chunk
+from sexton.client.retrying import Patience, Trying
+from sexton.survey.places import Place, Reader, aborted_of, open_place
+
+PATIENCE = Patience(timeout_ms=15_000)  # with a broker that is away
+
+
+@dataclass(frozen=True, slots=True)
+class FoldTask:
+    scope: Scope
+    place: Place
+    buckets: frozenset[int] | None = None  # None: digests of all, else entries of these
+    spans: tuple[AbortedSpan, ...] = ()  # aborted elsewhere: is any data of them shown here?
+    max_bytes_per_s: int | None = None
+    most_keys: int | None = None
+    size: int = 0  # about how many bytes there are to read; 0: nobody knows
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    why: str
+    moved: bool  # the log's start has moved past what was to be read: plan again
+
+
+Result = ReplicaFacts | BucketEntries | Failed
+
+
+def run_task(task: FoldTask) -> Result:
+    """Where nothing else runs: a worker's thread or process."""
+    try:
+        return asyncio.run(_run(task))
+    except SextonError as error:
+        moved = isinstance(error, Refused) and error.error is KafkaError.OFFSET_OUT_OF_RANGE
+        return Failed(f"{error.subject}: {error.why}", moved)
+
+
+async def _run(task: FoldTask) -> Result:
+    limit = task.max_bytes_per_s
+    async with open_place(task.place, task.scope.partition, max_bytes_per_s=limit) as reader:
+        return await _fold(task, reader)
+
+
+async def _fold(task: FoldTask, reader: Reader) -> ReplicaFacts | BucketEntries:
+    most_keys = MOST_KEYS if task.most_keys is None else task.most_keys
+    fold = Fold(task.scope, buckets=task.buckets, spans=task.spans, most_keys=most_keys)
+    read_to = task.scope.start
+    while True:
+        async for chunk in _steadily(reader, task.scope.start):
+            fold.take(chunk.data, list(aborted_of(chunk)))
+            read_to = chunk.next_offset
+        if not fold.again():
+            break
+    stands = await reader.offsets()
+    offsets = {
+        "log_start": stands.log_start,
+        "last_stable": stands.last_stable,
+        "high_watermark": stands.high_watermark,
+        "log_end": stands.log_end,
+        "read_to": read_to,
+    }
+    if task.buckets is not None:
+        return fold.entries(task.place.node, **offsets)
+    return fold.facts(task.place.node, **offsets, open=await reader.open_transactions())
+
+
+async def _steadily(reader: Reader, start: int) -> AsyncIterator[Chunk]:
+    """Chunks from `start` on, over as many connections as it takes."""
+    position, trying = start, Trying(PATIENCE)
+    while True:
+        try:
+            async for chunk in reader.read(position):
+                yield chunk
+                position = chunk.next_offset
+                trying.works()
+            return
+        except (PeerError, Refused) as error:
+            await trying.pause(error)

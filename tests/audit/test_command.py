@@ -1,0 +1,127 @@
+"""`sexton audit` as a user runs it: what it prints, writes and exits with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sexton.cli.main import main
+from sexton.lab.divergences import EMBEDDED_OPTIONS, tombstone_divergence
+from sexton.testing.embedded import EmbeddedCluster
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def diverged() -> Iterator[tuple[EmbeddedCluster, str]]:
+    """A cluster in which broker 3 shows a key that was deleted."""
+    with EmbeddedCluster(
+        compaction="independent", options=EMBEDDED_OPTIONS, frozen_clock=True
+    ) as cluster:
+        yield cluster, tombstone_divergence(cluster).topic
+
+
+@pytest.fixture
+def audit(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> tuple[int, str]:
+        code = main(["audit", "--engine", "local", *arguments])
+        return code, capsys.readouterr().out
+
+    return run
+
+
+def test_a_finding_is_drawn_for_people(diverged: tuple[EmbeddedCluster, str], audit: Run) -> None:
+    cluster, topic = diverged
+    code, said = audit("-b", cluster.bootstrap_servers, "-t", topic)
+    assert code == 1
+    assert "tombstone-divergence" in said
+    assert "✗ broker 3" in said and "✓ broker 1" in said
+    assert "filler" not in said  # keys are somebody's data; `k` in the drawing is a letter for one
+
+
+def test_keys_are_shown_when_asked_for(diverged: tuple[EmbeddedCluster, str], audit: Run) -> None:
+    cluster, topic = diverged
+    _code, said = audit("-b", cluster.bootstrap_servers, "-t", topic, "--show-keys")
+    assert "key    k" in said
+
+
+def test_a_program_gets_one_object(diverged: tuple[EmbeddedCluster, str], audit: Run) -> None:
+    cluster, topic = diverged
+    code, said = audit("-b", cluster.bootstrap_servers, "-t", topic, "--format", "json")
+    told = json.loads(said)
+    assert code == told["exit_code"] == 1
+    (finding,) = told["findings"]
+    assert finding["code"] == "tombstone-divergence"
+    assert finding["replicas"] == [3] and finding["right"] == [1, 2]
+    assert told["summary"]["standing"] == "differ"
+
+
+def test_acknowledged_findings_do_not_count(
+    diverged: tuple[EmbeddedCluster, str], audit: Run, tmp_path: Path
+) -> None:
+    cluster, topic = diverged
+    where = ("-b", cluster.bootstrap_servers, "-t", topic)
+    known = tmp_path / "known.json"
+    assert audit(*where, "--write-baseline", str(known))[0] == 1
+    code, said = audit(*where, "--baseline", str(known))
+    assert code == 0
+    assert "1 finding acknowledged" in said
+
+
+def test_files_are_written(
+    diverged: tuple[EmbeddedCluster, str], audit: Run, tmp_path: Path
+) -> None:
+    cluster, topic = diverged
+    page, rows = tmp_path / "audit.html", tmp_path / "audit.parquet"
+    audit(
+        "-b", cluster.bootstrap_servers, "-t", topic, "--html", str(page), "--parquet", str(rows)
+    )  # fmt: skip
+    assert "tombstone-divergence" in page.read_text(encoding="utf-8")
+    assert rows.read_bytes()[:4] == b"PAR1"
+
+
+def test_a_broker_that_is_down_makes_it_incomplete(audit: Run) -> None:
+    with EmbeddedCluster(options=EMBEDDED_OPTIONS) as cluster:
+        cluster.create_topic("orders", [[1, 2, 3]], {"cleanup.policy": "compact"})
+        assert audit("-b", cluster.bootstrap_servers, "-t", "orders")[0] == 0
+        cluster.kill(3)
+        code, said = audit("-b", cluster.bootstrap_servers, "-t", "orders", "--format", "json")
+        told = json.loads(said)
+        assert code == told["exit_code"] == 3
+        (unread,) = told["incomplete"]
+        assert unread["subject"] == "orders-0 on broker 3"
+
+
+def test_copies_of_directories_are_compared(
+    diverged: tuple[EmbeddedCluster, str], audit: Run
+) -> None:
+    """The running cluster's own directories will do: nothing is changed in them."""
+    cluster, topic = diverged
+    paths = [str(cluster.data_directory(node)) for node in (1, 2, 3)]
+    arguments = [part for path in paths for part in ("--path", path)]
+    code, said = audit(*arguments, "-t", topic, "--format", "json")
+    assert code == 1
+    (finding,) = json.loads(said)["findings"]
+    assert finding["code"] == "tombstone-divergence" and finding["replicas"] == [3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["-b", "localhost:1"], "does not know what to audit"),
+        (["-t", "x"], "--bootstrap-servers"),
+        (["-b", "localhost:1", "-t", "x", "--since", "yesterday"], "is no time"),
+        (["-b", "localhost:1", "-t", "x", "--sample-partitions", "2"], "between 0 and 1"),
+        (["-b", "localhost:1", "-t", "x", "--html", "/nowhere/x.html"], "no such directory"),
+        (["-b", "localhost:1", "-t", "x", "--metrics-port", "0"], "only with --watch"),
+        (["--path", "."], "nothing to agree with"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", *arguments]) == 2
+    assert complaint in capsys.readouterr().err
