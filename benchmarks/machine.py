@@ -12,7 +12,9 @@ from pathlib import Path
 from sexton.testing.java import find_java
 from sexton.testing.kafka_jars import KAFKA_4
 
-PACKAGES = ("sexton", "numba", "numpy", "lz4", "kafka-python", "aiokafka", "confluent-kafka")
+PACKAGES = (
+    "sexton", "numba", "numpy", "lz4", "kafka-python", "aiokafka", "confluent-kafka", "pyspark",
+)  # fmt: skip
 BUSY = 0.3  # processes that want a core, by the load average, before we have started
 
 

@@ -48,6 +48,7 @@ BENCHMARKS = (
     Benchmark("encode", "columns to record batches, beside two other writers of them"),
     Benchmark("clean", "a cleaning pass beside Kafka's own LogCleaner, to the same bytes"),
     Benchmark("verify", "`sexton log verify` beside kafka-dump-log, from start to end"),
+    Benchmark("audit", "the audit of three replicas beside Spark's own Kafka connector"),
     Benchmark("cluster", "the embedded cluster beside Apache Kafka: start, memory, throughput"),
 )
 
