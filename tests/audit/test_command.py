@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from sexton.cli.audit_run import Request
+from sexton.cli.audit_watch import Tally, one_audit
 from sexton.cli.main import main
+from sexton.cli.writers import Format
 from sexton.lab.divergences import EMBEDDED_OPTIONS, tombstone_divergence
 from sexton.testing.embedded import EmbeddedCluster
 
@@ -118,6 +121,8 @@ def test_copies_of_directories_are_compared(
         (["-b", "localhost:1", "-t", "x", "--html", "/nowhere/x.html"], "no such directory"),
         (["-b", "localhost:1", "-t", "x", "--metrics-port", "0"], "only with --watch"),
         (["--path", "."], "nothing to agree with"),
+        (["--path", ".", "--path", "."], "is named twice"),
+        (["--path", "a", "--path", "b", "--since", "2h"], "does not go with --path"),
     ],
 )
 def test_what_cannot_be_done_is_said(
@@ -125,3 +130,26 @@ def test_what_cannot_be_done_is_said(
 ) -> None:
     assert main(["audit", *arguments]) == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_a_copy_with_two_of_the_same_partition_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What holds all brokers is not one broker's: which of them would be compared?"""
+    for name in ("broker-1/orders-0", "broker-2/orders-0", "other/orders-0"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / f"{0:020}.log").touch()
+    (tmp_path / "all").mkdir()
+    for name in ("broker-1", "broker-2"):
+        (tmp_path / name).rename(tmp_path / "all" / name)
+    both = ["--path", str(tmp_path / "all"), "--path", str(tmp_path / "other")]
+    assert main(["audit", *both, "--engine", "local"]) == 2
+    assert "holds orders-0 twice" in capsys.readouterr().err
+
+
+def test_a_watch_counts_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    tally = Tally()
+    nowhere = Request({"bootstrap.servers": "127.0.0.1:1"}, ("orders",), engine="local")
+    one_audit(nowhere, Format.table, tally)
+    assert dict(tally.runs) == {"failed": 1}
+    assert "cannot be reached" in capsys.readouterr().err

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from sexton.client.retrying import Patience
 from sexton.survey import tasks
 from sexton.survey.plan import Wanted
 from sexton.survey.runner import LocalRunner
-from sexton.survey.survey import run_survey
+from sexton.survey.survey import run_files_survey, run_survey
 from sexton.survey.tasks import FoldTask, Result
 from sexton.testing.embedded import EmbeddedCluster
 
@@ -107,3 +111,87 @@ def test_a_share_of_the_partitions(cluster: EmbeddedCluster) -> None:
     half = Wanted(cluster.bootstrap_servers, topics=(TOPIC,), sample_partitions=0.5)
     survey = run_survey(half, LocalRunner())
     assert len(survey.partitions) == 1 and survey.left_out == 1
+
+
+class Deleting:
+    """A runner that deletes the first records of every partition before it reads."""
+
+    slots = 2
+
+    def __init__(self, bootstrap_servers: str, before: int) -> None:
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        self._before = before
+
+    def run(self, wanted: Sequence[FoldTask]) -> Iterator[tuple[int, Result]]:
+        partitions = {task.scope.partition for task in wanted}
+        deleted = self._admin.delete_records(
+            [TopicPartition(each.topic, each.partition, self._before) for each in partitions]
+        )
+        for each in deleted.values():
+            each.result(30)
+        yield from LocalRunner(self.slots).run(wanted)
+
+
+@pytest.mark.parametrize("policy", ["compact,delete", "delete"])
+def test_retention_may_move_the_start_of_what_is_read(
+    cluster: EmbeddedCluster, policy: str
+) -> None:
+    cluster.create_topic("short", [[1, 2, 3]], {"cleanup.policy": policy})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in range(300):
+        producer.produce("short", f"value {number}", f"key {number}")
+        if number % 10 == 9:
+            assert producer.flush(30) == 0
+    survey = run_survey(
+        Wanted(cluster.bootstrap_servers, topics=("short",)),
+        Deleting(cluster.bootstrap_servers, 200),
+    )
+    assert not list(survey.findings) and not list(survey.unread)
+    (partition,) = survey.partitions
+    leader = partition.facts[partition.plan.leader]
+    assert (leader.log_start, leader.read_to) == (200, 300)
+    assert 100 <= leader.records < 120  # from the batch with offset 200 on
+
+
+def test_who_stops_waiting_does_not_wait_for_slow_reads(cluster: EmbeddedCluster) -> None:
+    planned = Counting()
+    run_survey(wanted(cluster), planned)
+    quick = planned.ran[0]
+    slow = replace(planned.ran[1], max_bytes_per_s=100)  # more than a minute
+    results = LocalRunner(2).run([slow, quick])
+    assert next(results)[0] == 1
+    began = time.monotonic()
+    results.close()
+    assert time.monotonic() - began < 30
+
+
+def test_internal_topics_beside_named_ones(cluster: EmbeddedCluster) -> None:
+    writer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "t"})
+    writer.init_transactions(30)
+    for named, expected in (
+        ((TOPIC,), {TOPIC, "__transaction_state"}),
+        ((), {"__transaction_state"}),
+    ):
+        asked = Wanted(cluster.bootstrap_servers, topics=named, internal=True)
+        survey = run_survey(asked, LocalRunner())
+        assert {each.partition.topic for each in survey.partitions} == expected
+
+
+def test_copies_of_records_without_keys_are_compared_batch_by_batch(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for topic in ("tea", "coffee"):
+        cluster.create_topic(topic, [[1, 2, 3]])
+        producer.produce(topic, topic)
+    assert producer.flush(30) == 0
+
+    def copy(topic: str, name: str) -> Path:
+        whole = cluster.data_directory(1) / f"{topic}-0"
+        return shutil.copytree(whole, tmp_path / name / "drinks-0").parent
+
+    paths = [copy("tea", "one"), copy("tea", "two")]
+    assert not list(run_files_survey(paths, LocalRunner()).findings)
+    paths.append(copy("coffee", "three"))
+    (finding,) = run_files_survey(paths, LocalRunner()).findings
+    assert "different records at offset 0" in finding.message

@@ -109,6 +109,7 @@ def key_suspicions(found: Sequence[BucketEntries]) -> list[KeySuspicion]:
     }
     scope = found[0].facts.scope
     ceiling = min(each.ceiling for each in compared.values())
+    log_start = max(each.facts.log_start for each in compared.values())
     written_since = {key for each in compared.values() for key in each.moved_on} | {
         entry.key for each in compared.values() for entry in each.entries if entry.beyond
     }
@@ -122,6 +123,9 @@ def key_suspicions(found: Sequence[BucketEntries]) -> list[KeySuspicion]:
             for node, each in sorted(compared.items())
             if not _may_be_hidden(each.facts, by_node[node].get(key))
         }
+        last = max((entry.offset for entry in entries.values() if entry is not None), default=-1)
+        if last < log_start:
+            continue  # retention has come to it on one replica, meanwhile
         if len({_shown(entry) for entry in entries.values()}) > 1:
             repeats = {node: compared[node].facts.first_repeat for node in entries}
             suspicions.append(KeySuspicion(scope, key, entries, repeats))

@@ -145,11 +145,13 @@ def _is_forgotten(
     if transaction.producer_id not in coordinator:
         return False
     state = coordinator[transaction.producer_id]
-    age_ms = now_ms - transaction.last_timestamp
     if state is None:
         # It knows nothing of it, or we may not DESCRIBE its transactional id: only age can tell.
-        return age_ms > LONGEST_MS
-    return _is_unknown(state) or age_ms > PATIENCE * max(state.timeout_ms, 60_000)
+        return now_ms - transaction.last_timestamp > LONGEST_MS
+    # Records have the time that their producer says, which may be years ago; so the coordinator's
+    # clock decides.
+    begun_ms = max(state.started_ms, transaction.last_timestamp)
+    return _is_unknown(state) or now_ms - begun_ms > PATIENCE * max(state.timeout_ms, 60_000)
 
 
 def _is_unknown(state: CoordinatorState | None) -> bool:
@@ -165,7 +167,7 @@ def _hanging(
     state: CoordinatorState | None,
 ) -> AuditFinding:
     producer, start = transaction.producer_id, transaction.start_offset
-    said = "knows nothing of it" if state is None else f"says {state.state}"
+    said = "knows nothing of it, or does not tell us" if state is None else f"says {state.state}"
     nodes = tuple(sorted(after))
     return about_transaction(
         "hanging-transaction",
@@ -175,7 +177,7 @@ def _hanging(
         "end it.",
         Verdict(
             nodes,
-            "certain" if _is_unknown(state) else "likely",
+            "certain" if state is not None and _is_unknown(state) else "likely",
             f"all replicas agree that it is open; its coordinator {said}",
         ),
         offsets={node: facts.last_stable for node, facts in sorted(after.items())},

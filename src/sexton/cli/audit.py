@@ -52,7 +52,9 @@ def command(
     ] = False,
     internal: Annotated[
         bool,
-        typer.Option("--internal", help="Also __consumer_offsets and __transaction_state."),
+        typer.Option(
+            "--internal", help="__consumer_offsets and __transaction_state too, or alone."
+        ),
     ] = False,
     path: Annotated[
         list[Path] | None,

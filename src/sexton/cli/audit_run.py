@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +53,18 @@ class Request:
         if self.settings is not None and not (self.topics or self.all_compacted or self.internal):
             hint = "name a topic with -t, or say --all-compacted"
             raise ConfigError("sexton audit", "does not know what to audit", hint)
+        if self.settings is None:
+            for option, given in (
+                ("--all-compacted", self.all_compacted),
+                ("--internal", self.internal),
+                ("--since", self.since is not None),
+                ("--sample-partitions", self.sample_partitions is not None),
+                ("--max-mb-per-s", self.max_bytes_per_s is not None),
+                ("--resume", self.resume is not None),
+            ):
+                if given:
+                    why = "does not go with --path: copies are read whole"
+                    raise ConfigError(option, why, "leave it out; -t chooses topics")
         if self.topics and self.all_compacted:
             raise ConfigError("--all-compacted", "does not go with -t", "choose one of them")
         if self.sample_partitions is not None and not 0 < self.sample_partitions <= 1:
@@ -92,6 +105,7 @@ def wanted_of(request: Request) -> Wanted:
         all_compacted=request.all_compacted,
         internal=request.internal,
         since_ms=None if request.since is None else time_of(request.since),
+        since_told=request.since or "",
         sample_partitions=request.sample_partitions,
         max_bytes_per_s=request.max_bytes_per_s,
     )
@@ -127,13 +141,37 @@ def runner_of(request: Request, out: Output) -> Iterator[Runner]:
     if engine_of(request) == "local":
         yield LocalRunner()
         return
-    from sexton.spark.runner import SparkRunner
-    from sexton.spark.session import spark_session
+    from sexton.spark.session import find_spark
 
+    find_spark()  # what is missing is said before anything is asked
     with ExitStack() as stack:
-        with out.progress("starting Spark"):
-            spark = stack.enter_context(spark_session(request.master, app="sexton audit"))
-        yield SparkRunner(spark)
+        yield _SparkLater(request.master, out, stack)
+
+
+class _SparkLater:
+    """Spark, started with the first tasks: a topic that is not there need not wait for it."""
+
+    def __init__(self, master: str, out: Output, stack: ExitStack) -> None:
+        self._master = master
+        self._out = out
+        self._stack = stack
+
+    @cached_property
+    def _runner(self) -> Runner:
+        from sexton.spark.runner import SparkRunner
+        from sexton.spark.session import spark_session
+
+        with self._out.progress("starting Spark"):
+            spark = self._stack.enter_context(spark_session(self._master, app="sexton audit"))
+        return SparkRunner(spark)
+
+    @property
+    def slots(self) -> int:
+        return self._runner.slots
+
+    def run(self, tasks: Sequence[FoldTask]) -> Iterator[tuple[int, Result]]:
+        if tasks:
+            yield from self._runner.run(tasks)
 
 
 def engine_of(request: Request) -> str:

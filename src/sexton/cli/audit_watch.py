@@ -1,15 +1,21 @@
-"""`sexton audit --watch`: the audit again and again, and what became of it as metrics."""
+"""`sexton audit --watch`: the audit again and again, and what became of it as metrics.
+
+Audits run in the main thread, where Ctrl-C ends them; visitors of the metrics are served by a loop
+in a thread of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import typer
 
-from sexton.base.errors import SextonError
 from sexton.cli.audit_run import Request, audit, seconds_of
 from sexton.cli.audit_show import show
 from sexton.cli.output import Output
@@ -74,40 +80,52 @@ class Tally:
 def audit_again(request: Request, chosen: Format, every: str, metrics_port: int | None) -> None:
     """Until Ctrl-C. One that fails is said and tried again at the next turn."""
     pause_s = seconds_of(every, "--watch")
-    try:
-        asyncio.run(_again(request, chosen, pause_s, metrics_port))
-    except KeyboardInterrupt:
-        return
+    tally = Tally()
+    with _served(tally, metrics_port):
+        try:
+            while True:
+                began = time.monotonic()
+                one_audit(request, chosen, tally)
+                time.sleep(max(0.0, pause_s - (time.monotonic() - began)))
+        except KeyboardInterrupt:
+            return
 
 
-async def _again(
-    request: Request, chosen: Format, pause_s: float, metrics_port: int | None
-) -> None:
+@contextmanager
+def _served(tally: Tally, port: int | None) -> Iterator[None]:
     from sexton.broker.metrics_server import MetricsServer
 
-    tally = Tally()
-    server = None
-    if metrics_port is not None:
-        server = MetricsServer("127.0.0.1", metrics_port, tally.text)
-        await server.start()
-        typer.echo(f"metrics: {server.address}", err=True)
+    if port is None:
+        yield
+        return
+    server = MetricsServer("127.0.0.1", port, tally.text)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(server.start())
+    typer.echo(f"metrics: {server.address}", err=True)
+    visited = threading.Thread(target=loop.run_forever, name="metrics", daemon=True)
+    visited.start()
     try:
-        while True:
-            began = time.monotonic()
-            await asyncio.to_thread(_one, request, chosen, tally)
-            await asyncio.sleep(max(0.0, pause_s - (time.monotonic() - began)))
+        yield
     finally:
-        if server is not None:
-            await server.stop()
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        visited.join()
+        loop.close()
 
 
-def _one(request: Request, chosen: Format, tally: Tally) -> None:
-    try:
-        with Output("audit", chosen) as out:
+def one_audit(request: Request, chosen: Format, tally: Tally) -> None:
+    """One turn. What was found or went wrong is said, and is no reason to stop; Ctrl-C is."""
+    interrupted = False
+    with suppress(typer.Exit), Output("audit", chosen) as out:
+        try:
             page = audit(request, out)
-            show(page, request, out)
-            tally.add(page)
-    except typer.Exit:
-        pass  # findings are no reason to stop looking
-    except SextonError:
-        tally.runs["failed"] += 1
+        except KeyboardInterrupt:
+            interrupted = True
+            raise
+        except Exception:
+            tally.runs["failed"] += 1
+            raise
+        tally.add(page)
+        show(page, request, out)
+    if interrupted:
+        raise KeyboardInterrupt

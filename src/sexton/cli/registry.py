@@ -37,14 +37,25 @@ class Group:
 
 GROUPS: tuple[Group, ...] = (
     Group("cluster", "Look into a running cluster, and play tricks on that of `sexton up`."),
+    Group("guard", "Keep a stock Kafka from forgetting too early while a broker is down."),
+    Group("lab", "Let replicas come to disagree, in a simulator, in a process, on Apache Kafka."),
     Group("log", "Look at logs on disk, without a broker."),
     Group("sim", "Try to break a simulated cluster, from one seed."),
+    Group("txn", "Look into transactions, on every replica, and end those that hang."),
 )
 
 COMMANDS: tuple[Entry, ...] = (
     Entry(
         "up",
         "Run a replicated, transactional, compacting Kafka cluster in this process, until Ctrl-C.",
+    ),
+    Entry(
+        "audit",
+        "Read every replica of a topic from its own broker, and say where they disagree.",
+    ),
+    Entry(
+        "repair",
+        "Rebuild the replicas that an audit finds wrong from one that is right, and audit again.",
     ),
     Entry(
         "cluster status",
@@ -95,8 +106,44 @@ COMMANDS: tuple[Entry, ...] = (
         "Clean compacted topics of a running `sexton up` now, dirty enough or not.",
     ),
     Entry(
+        "guard run",
+        "Freeze compacted topics while a replica is away, and release them when all are back.",
+    ),
+    Entry(
+        "guard status",
+        "Show every compacted topic: whether it is frozen, why, and what is to be set back.",
+    ),
+    Entry(
+        "guard plan",
+        "Say what a guard would do now and what it could not protect, and change nothing.",
+    ),
+    Entry(
+        "guard freeze",
+        "Stop cleaning of topics by hand, until `guard thaw`; no guard releases them before.",
+    ),
+    Entry(
+        "guard thaw",
+        "Set topics back to exactly what they were before they were frozen.",
+    ),
+    Entry(
+        "guard maintenance",
+        "Freeze every compacted topic for a while, before brokers are restarted.",
+    ),
+    Entry(
+        "guard panic",
+        "Stop cleaning of all topics at once, by the default that brokers share.",
+    ),
+    Entry(
         "demo",
-        "Show what sexton finds in a log that Apache Kafka wrote, before and after it is damaged.",
+        "Show four ways in which replicas come to disagree, find them, and show them not happen.",
+    ),
+    Entry(
+        "lab list",
+        "List the scenarios of the lab: what each shows, and about how long it takes where.",
+    ),
+    Entry(
+        "lab run",
+        "Let replicas come to disagree, or not, and tell what each broker holds after every step.",
     ),
     Entry("log dump", "Show every record of logs on disk, with the outcome of its transaction."),
     Entry(
@@ -121,6 +168,29 @@ COMMANDS: tuple[Entry, ...] = (
         "Find the fewest faults with which a seed still fails, and the command that replays them.",
     ),
     Entry("sim faults", "List every kind of fault that the simulator knows."),
+    Entry(
+        "txn list",
+        "List the transactions that the brokers coordinate, with the state of each.",
+    ),
+    Entry(
+        "txn describe",
+        "Show a transaction as its coordinator has it: state, producer, partitions, and since "
+        "when.",
+    ),
+    Entry(
+        "txn describe-producers",
+        "Show the producers of a partition as each of its replicas knows them, the leader or not.",
+    ),
+    Entry(
+        "txn find-hanging",
+        "Find transactions that have been open for long and that no coordinator will end.",
+    ),
+    Entry("txn abort", "Abort a transaction that hangs, after asking every replica how it ended."),
+    Entry(
+        "txn explain",
+        "Say why read_committed consumers of a partition wait, since when, and what to do about "
+        "it.",
+    ),
     Entry("warmup", "Compile the kernels now, so that the next command starts at once."),
 )
 

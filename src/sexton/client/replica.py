@@ -53,6 +53,7 @@ CHUNK_BYTES = 4 << 20
 FROM_ANY_REPLICA = range(11, 13)
 _CONSUMER, _DEBUGGER = -1, -2
 _LATEST, _EARLIEST = -1, -2
+MOST_LOOKS = 5  # at a log whose start moves while we ask for it
 MOST_THROTTLED_MS = 600_000  # with a broker that says again and again that we read too much
 
 
@@ -223,14 +224,7 @@ class Replica:
     # ── offsets and producers ──
 
     async def offsets(self) -> ReplicaOffsets:
-        start, end = await self._list_offset(_EARLIEST), await self._list_offset(_LATEST)
-        try:
-            data = await self._fetch(end, Isolation.READ_UNCOMMITTED, 1)
-        except Refused as error:
-            if error.error is not KafkaError.OFFSET_OUT_OF_RANGE:
-                raise
-            # The log was cut between the two questions; its start is still there.
-            data = await self._fetch(start, Isolation.READ_UNCOMMITTED, 1)
+        data, end = await self._look()
         return ReplicaOffsets(
             self.node,
             data.log_start_offset,
@@ -238,6 +232,22 @@ class Replica:
             data.high_watermark,
             max(end, data.high_watermark),
         )
+
+    async def _look(self) -> tuple[PartitionData, int]:
+        """What comes with a Fetch, and the log's end; asked again where the log is cut meanwhile.
+
+        A log that was cut at its end still has its start, and a follower may know its end before
+        it may show it; one that retention cuts at its start has its end.
+        """
+        for looks_left in reversed(range(MOST_LOOKS)):
+            start, end = await self._list_offset(_EARLIEST), await self._list_offset(_LATEST)
+            for offset, others_left in ((end, 1), (start, looks_left)):
+                try:
+                    return await self._fetch(offset, Isolation.READ_UNCOMMITTED, 1), end
+                except Refused as error:
+                    if error.error is not KafkaError.OFFSET_OUT_OF_RANGE or not others_left:
+                        raise
+        raise AssertionError("the last look raises what it meets")
 
     async def offset_at(self, time_ms: int) -> int:
         """Of the first record from this time on; where the log ends if there is none."""

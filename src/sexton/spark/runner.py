@@ -27,4 +27,4 @@ class SparkRunner:
         lost: list[TaskFailed] = []
         yield from run_on_spark(self._spark, tasks, run_task, failed=lost.append, name="audit")
         for each in lost:
-            yield each.number, Failed(f"Spark: {each.why}", moved=False)
+            yield each.number, Failed(f"Spark: {each.why}")

@@ -15,12 +15,14 @@ takes some results for all.
 
 from __future__ import annotations
 
+import gc
 import pickle
 import queue
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -157,6 +159,15 @@ class _Jobs:
         return TaskFailed(number, lines[0] if lines else type(error).__name__, text)
 
 
+@cache
+def _settle() -> None:
+    """Once for each worker: Spark collects garbage after every task, and goes through all of it.
+
+    What the first task has imported stays anyway; left out, a collection takes 1 ms and not 37.
+    """
+    gc.freeze()
+
+
 def _run_pickled(work: bytes) -> bytes:
     """On an executor: one task, its result or what went wrong."""
     version, run, task = pickle.loads(work)
@@ -164,7 +175,9 @@ def _run_pickled(work: bytes) -> bytes:
         if version != __version__:
             why = f"has sexton {__version__}, the driver {version}"
             raise PeerError("an executor", why, "install the same everywhere")
-        return pickle.dumps((True, run(task)))
+        answer = pickle.dumps((True, run(task)))
+        _settle()
+        return answer
     except Exception as error:  # noqa: BLE001  whatever it is, the driver is told
         why = f"{type(error).__name__}: {error}"
         return pickle.dumps((False, (why, traceback.format_exc())))

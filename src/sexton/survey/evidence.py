@@ -24,22 +24,26 @@ class Bench:
     """The replicas of one partition, each opened once."""
 
     readers: Mapping[int, Reader]
-    unreadable: tuple[tuple[int, str], ...]
+    unreadable: dict[int, str]  # node, why; more may fail on the way
 
     async def windows(
         self, first: int, end: int, nodes: Iterable[int], focus: Focus | None = None
     ) -> dict[int, LogWindow]:
         """What these replicas hold of [first, end), or of as much of it as is looked at."""
-        return {
-            node: await _window(node, self.readers[node], first, end, focus)
-            for node in nodes
-            if node in self.readers
-        }
+        found: dict[int, LogWindow] = {}
+        for node in nodes:
+            if node not in self.readers:
+                continue
+            try:
+                found[node] = await _window(node, self.readers[node], first, end, focus)
+            except SextonError as error:
+                self.unreadable[node] = f"{error.subject}: {error.why}"
+        return found
 
 
 @asynccontextmanager
 async def bench(plan: PartitionPlan) -> AsyncIterator[Bench]:
-    unreadable: list[tuple[int, str]] = []
+    unreadable: dict[int, str] = {}
     readers: dict[int, Reader] = {}
     async with AsyncExitStack() as stack:
         for node, place in plan.places.items():
@@ -48,8 +52,8 @@ async def bench(plan: PartitionPlan) -> AsyncIterator[Bench]:
             try:
                 readers[node] = await stack.enter_async_context(open_place(place, plan.partition))
             except SextonError as error:
-                unreadable.append((node, f"{error.subject}: {error.why}"))
-        yield Bench(readers, tuple(unreadable))
+                unreadable[node] = f"{error.subject}: {error.why}"
+        yield Bench(readers, unreadable)
 
 
 async def _window(

@@ -113,5 +113,6 @@ def _digest(wanted: Wanted) -> str:
         wanted.all_compacted,
         wanted.internal,
         wanted.sample_partitions,
+        *((wanted.since_told,) if wanted.since_told else ()),
     )
     return hashlib.sha256(repr(told).encode()).hexdigest()[:16]

@@ -31,13 +31,13 @@ async def judge(case: Case) -> None:
     case.not_judged = max(0, len(suspicions) - MOST_JUDGED) + max(0, len(ranges) - MOST_JUDGED)
     if suspicions or ranges:
         async with bench(case.plan) as at:
-            case.unread.update(at.unreadable)
             for suspicion in suspicions[:MOST_JUDGED]:
                 case.findings += await _judged(case, at, suspicion)
             for group, first, end in ranges[:MOST_JUDGED]:
                 nodes = case.plan.groups[group].nodes
                 windows = await at.windows(first, end, nodes)
                 case.findings += judge_range(case.plan.partition, list(windows.values()))
+        case.unread.update(at.unreadable)
 
 
 def _suspicions(case: Case) -> Iterator[KeySuspicion | SpanSuspicion]:

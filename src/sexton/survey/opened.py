@@ -37,6 +37,7 @@ async def judge_opened(client: Client, cases: list[Case]) -> None:
             if not starts:
                 continue
             windows = await at.windows(min(starts), max(starts) + AROUND, at.readers)
+        case.unread.update(at.unreadable)
         case.findings += judge_open(
             first, second, known, now_ms=now_ms, windows=list(windows.values())
         )

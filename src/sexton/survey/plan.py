@@ -45,6 +45,7 @@ class Wanted:
     all_compacted: bool = False
     internal: bool = False  # __consumer_offsets and __transaction_state too
     since_ms: int | None = None  # a time; records from then on
+    since_told: str = ""  # the same in the user's words: an age means another time in each run
     sample_partitions: float | None = None  # this share of them
     max_bytes_per_s: int | None = None  # from each broker
     most_keys: int | None = None  # in the memory of one task; None: the rules' own default
@@ -81,7 +82,7 @@ class Plan:
 
 
 async def plan(client: Client, wanted: Wanted, seed: int | None = None) -> Plan:
-    topology = await client.topology(wanted.topics or None)
+    topology = await client.topology(None if wanted.internal else wanted.topics or None)
     configs = await _configs(client, _chosen(topology, wanted), wanted)
     places = [
         place
@@ -136,11 +137,12 @@ def _chosen(topology: Topology, wanted: Wanted) -> list[str]:
         hint = "see `sexton cluster topics -b ...` for those there are"
         raise ConfigError(", ".join(missing), "there is no such topic", hint)
     if wanted.topics:
-        return list(wanted.topics)
+        beside = [topic.name for topic in topology.topics.values() if topic.internal]
+        return [*wanted.topics, *(sorted(beside) if wanted.internal else ())]
     return sorted(
         topic.name
         for topic in topology.topics.values()
-        if wanted.internal or not topic.internal
+        if (wanted.internal if topic.internal else wanted.all_compacted)
     )  # fmt: skip
 
 
@@ -184,7 +186,11 @@ async def _planned(
     stands, unreadable = await look(client, place.partition, place.replicas)
     start = 0
     if wanted.since_ms is not None and stands:
-        start = await _offset_of(client, place, wanted.since_ms)
+        try:
+            start = await _offset_of(client, place, wanted.since_ms)
+        except SextonError as error:  # nothing of it is compared, and everyone is told
+            why = f"{error.subject}: {error.why}"
+            stands, unreadable = {}, tuple((node, why) for node in place.replicas)
     compacted = _is_compacted(config)
     groups = grouped(place.partition, compacted, place.isr, stands, start=start, seed=seed)
     return PartitionPlan(

@@ -20,6 +20,9 @@ async def plan_files(
     """Copies are numbered in the order of `paths`, from 1."""
     if len(paths) < 2:
         raise ConfigError("--path", "one copy has nothing to agree with", "name two or more")
+    same = [str(path) for path in paths if [p.resolve() for p in paths].count(path.resolve()) > 1]
+    if same:
+        raise ConfigError("--path", f"{same[0]} is named twice", "a copy agrees with itself")
     found: dict[TopicPartition, dict[int, FilesPlace]] = {}
     for number, path in enumerate(paths, 1):
         listed = find([path])
@@ -29,7 +32,11 @@ async def plan_files(
             partition = TopicPartition.from_directory(files.name)
             if not topics or partition.topic in topics:
                 place = FilesPlace(str(files.directory), number)
-                found.setdefault(partition, {})[number] = place
+                other = found.setdefault(partition, {}).setdefault(number, place)
+                if other != place:
+                    why = f"holds {partition} twice, in {other} and {place}"
+                    hint = "name the directories of single brokers"
+                    raise ConfigError(str(path), why, hint)
     seed = random.SystemRandom().getrandbits(63)
     plans = []
     for partition, places in sorted(found.items()):

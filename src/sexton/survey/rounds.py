@@ -86,6 +86,23 @@ def take_for_compacted(case: Case) -> bool:
     return True
 
 
+def take_for_plain(case: Case) -> bool:
+    """Has no record of a copied directory a key? Then it is read again, batch by batch.
+
+    Files do not say whether their topic is compacted. One that is takes no record without a key.
+    """
+    facts = case.facts.values()
+    has_keys = any(each.keys or each.tombstones for each in facts)
+    if has_keys or not any(each.records > each.aborted_records for each in facts):
+        return False
+    groups = tuple(
+        replace(group, scope=replace(group.scope, compacted=False)) for group in case.plan.groups
+    )
+    case.plan = replace(case.plan, compacted=False, groups=groups)
+    case.facts.clear()
+    return True
+
+
 def differs(case: Case) -> bool:
     """Is a second round needed?"""
     return any(

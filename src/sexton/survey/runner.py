@@ -3,17 +3,22 @@
 A runner takes tasks and gives back (number of the task, result) as they finish, in any order. This
 one needs no Spark and no Java: threads are enough, since reading waits and folding runs without
 Python's lock. `spark/` has another, for more than one machine can read.
+
+Whoever stops asking for results (Ctrl-C does) does not wait for reads that may take hours: tasks
+under way are cancelled, each in the event loop of its thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sexton.survey.tasks import FoldTask, Result, run_task
+from sexton.survey.tasks import FoldTask, Result, carry_out
 
 
 class Runner(Protocol):
@@ -28,13 +33,46 @@ class Runner(Protocol):
 class LocalRunner:
     slots: int = field(default_factory=lambda: os.cpu_count() or 1)
 
-    def run(self, tasks: Sequence[FoldTask]) -> Iterator[tuple[int, Result]]:
+    def run(self, tasks: Sequence[FoldTask]) -> Generator[tuple[int, Result], None, None]:
         if not tasks:
             return
-        pool = ThreadPoolExecutor(self.slots)
+        pool, under_way = ThreadPoolExecutor(self.slots), _UnderWay()
         try:
-            numbers = {pool.submit(run_task, task): number for number, task in enumerate(tasks)}
+            numbers = {
+                pool.submit(under_way.run, task): number for number, task in enumerate(tasks)
+            }
             for done in as_completed(numbers):
                 yield numbers[done], done.result()
         finally:
+            under_way.stop()
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _UnderWay:
+    """Tasks that run in threads, and can be stopped from another one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loops: dict[asyncio.Task[Result], asyncio.AbstractEventLoop] = {}
+        self._stopped = False
+
+    def run(self, task: FoldTask) -> Result:
+        return asyncio.run(self._run(task))
+
+    async def _run(self, task: FoldTask) -> Result:
+        work = asyncio.create_task(carry_out(task))
+        with self._lock:
+            self._loops[work] = asyncio.get_running_loop()
+            if self._stopped:
+                work.cancel()
+        try:
+            return await work
+        finally:
+            with self._lock:
+                del self._loops[work]
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            for work, loop in self._loops.items():
+                loop.call_soon_threadsafe(work.cancel)

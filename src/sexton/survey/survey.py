@@ -37,6 +37,7 @@ from sexton.survey.rounds import (
     first_round,
     second_round,
     take_for_compacted,
+    take_for_plain,
 )
 from sexton.survey.runner import Runner
 from sexton.survey.tasks import Failed, FoldTask, Result
@@ -134,7 +135,8 @@ class _Audit:
         self._watcher.planned(plan)
         cases = [Case(self._with_journal(each, plan)) for each in plan.partitions]
         self._first(cases)
-        self._first([case for case in cases if take_for_compacted(case)])
+        doubted = take_for_plain if self._wanted is None else take_for_compacted
+        self._first([case for case in cases if doubted(case)])
         self._second([case for case in cases if differs(case)])
         finish(self._judge(cases))
         if self._journal:

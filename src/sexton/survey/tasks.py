@@ -4,6 +4,9 @@ A task is a few words, and so is its result; between them lie gigabytes that sta
 runs. A connection that breaks is made anew and the read goes on where it was; what cannot be read
 in the end is a `Failed`, never a result that looks whole.
 
+Retention may delete what is to be read, or was read already. Then the fold begins anew where the
+log begins now: nothing that it has seen is there any more.
+
 A task that is run twice (Spark repeats one whose executor died) reads twice and does no harm.
 """
 
@@ -22,6 +25,7 @@ from sexton.client.retrying import Patience, Trying
 from sexton.survey.places import Place, Reader, aborted_of, open_place
 
 PATIENCE = Patience(timeout_ms=15_000)  # with a broker that is away
+MOST_STARTS = 5  # of one read; a log that is deleted faster than we read it cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,6 @@ class FoldTask:
 @dataclass(frozen=True, slots=True)
 class Failed:
     why: str
-    moved: bool  # the log's start has moved past what was to be read: plan again
 
 
 Result = ReplicaFacts | BucketEntries | Failed
@@ -46,25 +49,39 @@ Result = ReplicaFacts | BucketEntries | Failed
 
 def run_task(task: FoldTask) -> Result:
     """Where nothing else runs: a worker's thread or process."""
-    try:
-        return asyncio.run(_run(task))
-    except SextonError as error:
-        moved = isinstance(error, Refused) and error.error is KafkaError.OFFSET_OUT_OF_RANGE
-        return Failed(f"{error.subject}: {error.why}", moved)
+    return asyncio.run(carry_out(task))
 
 
-async def _run(task: FoldTask) -> Result:
+async def carry_out(task: FoldTask) -> Result:
     limit = task.max_bytes_per_s
-    async with open_place(task.place, task.scope.partition, max_bytes_per_s=limit) as reader:
-        return await _fold(task, reader)
+    try:
+        async with open_place(task.place, task.scope.partition, max_bytes_per_s=limit) as reader:
+            return await _fold(task, reader)
+    except SextonError as error:
+        return Failed(f"{error.subject}: {error.why}")
 
 
 async def _fold(task: FoldTask, reader: Reader) -> ReplicaFacts | BucketEntries:
+    start = task.scope.start
+    for _ in range(MOST_STARTS - 1):
+        try:
+            return await _fold_from(start, task, reader)
+        except Refused as error:
+            if error.error is not KafkaError.OFFSET_OUT_OF_RANGE:
+                raise
+            log_start = (await reader.offsets()).log_start
+            if log_start <= start:
+                raise
+            start = log_start
+    return await _fold_from(start, task, reader)
+
+
+async def _fold_from(start: int, task: FoldTask, reader: Reader) -> ReplicaFacts | BucketEntries:
     most_keys = MOST_KEYS if task.most_keys is None else task.most_keys
     fold = Fold(task.scope, buckets=task.buckets, spans=task.spans, most_keys=most_keys)
-    read_to = task.scope.start
+    read_to = start
     while True:
-        async for chunk in _steadily(reader, task.scope.start):
+        async for chunk in _steadily(reader, start):
             fold.take(chunk.data, list(aborted_of(chunk)))
             read_to = chunk.next_offset
         if not fold.again():

@@ -51,6 +51,13 @@ def test_a_key_that_was_written_since_is_not() -> None:
     assert len(key_suspicions([entries(1, [*WITHOUT, "3 y=2"]), entries(2, WITH)])) == 1
 
 
+def test_one_that_retention_has_come_to_is_not() -> None:
+    found = entries(1, WITHOUT)
+    for log_start, suspected in ((0, 1), (1, 0)):
+        moved = with_facts(found, replace(found.facts, log_start=log_start))
+        assert len(key_suspicions([moved, entries(2, WITH)])) == suspected
+
+
 def test_a_tombstone_is_as_good_as_nothing() -> None:
     assert key_suspicions([entries(1, WITHOUT), entries(2, ["1 -k", "2 z=1"])]) == []
     assert len(key_suspicions([entries(1, ["1 -k", "2 z=1"]), entries(2, WITH)])) == 1

@@ -42,7 +42,8 @@ class Stage:
         coordinator: dict[int, CoordinatorState | None] = {}
         if "coordinator" in case.options:
             producer, _, state = case.option("coordinator").partition(":")
-            known = CoordinatorState(int(producer), 0, state, 1000, 60_000, has_partition=True)
+            started = case.number("started", 1000)
+            known = CoordinatorState(int(producer), 0, state, started, 60_000, has_partition=True)
             coordinator = {int(producer): known if state else None}
         audit = Audit(
             [self.replicas[node] for node in sorted(self.replicas)],

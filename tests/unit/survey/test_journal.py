@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,10 @@ def test_another_file_is_not_touched(tmp_path: Path) -> None:
 def test_the_end_of_an_audit_removes_it(tmp_path: Path) -> None:
     begun(tmp_path / "journal").done()
     assert not (tmp_path / "journal").exists()
+
+
+def test_so_is_one_of_another_time(tmp_path: Path) -> None:
+    """Else what was compared since yesterday would be told as if it were all."""
+    begun(tmp_path / "journal")
+    with pytest.raises(ConfigError, match="other things"):
+        Journal(tmp_path / "journal", replace(WANTED, since_ms=5, since_told="6h"))

@@ -1,0 +1,90 @@
+"""`sexton guard freeze`: by hand, until somebody thaws it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sexton.base.errors import ConfigError
+from sexton.cli.cluster_reach import (
+    BootstrapOption,
+    CommandConfigOption,
+    DataOption,
+    Reach,
+    SettingsOption,
+)
+from sexton.cli.guard_reach import (
+    DEFAULT_MEMORY,
+    AllOption,
+    MemoryOption,
+    TopicsArgument,
+    chosen,
+    config_of,
+    done,
+    show,
+    with_daemon,
+)
+from sexton.cli.options import FormatOption
+from sexton.cli.output import Output
+from sexton.cli.writers import Format
+
+if TYPE_CHECKING:
+    from sexton.guard.daemon import Daemon
+    from sexton.guard.status import Status
+
+EXAMPLES = (
+    ("Stop cleaning of one topic", "sexton guard freeze orders -b kafka:9092"),
+    ("Of all compacted topics", "sexton guard freeze --all -b kafka:9092"),
+)
+
+
+def command(
+    topics: TopicsArgument = None,
+    everything: AllOption = False,
+    bootstrap: BootstrapOption = None,
+    settings: SettingsOption = None,
+    command_config: CommandConfigOption = None,
+    data: DataOption = None,
+    memory_topic: MemoryOption = DEFAULT_MEMORY,
+    format: FormatOption = Format.table,
+) -> None:
+    """Stop cleaning of topics by hand, until `guard thaw`; no guard releases them before.
+
+    What was set is noted first, and set back exactly. No guard need run.
+    """
+    only = chosen(topics, everything)
+    reach = Reach(bootstrap, settings, command_config, data)
+    with Output("guard freeze", format) as out:
+        config = replace(config_of(reapply=True), only=only, durable_hold=True)
+
+        async def freeze(daemon: Daemon) -> Status:
+            await hold(daemon, only)
+            return await done(daemon)
+
+        status = with_daemon(reach, config, memory_topic, freeze)
+        show(out, status)
+        for topic in status.topics:
+            if topic.state not in ("frozen", "not compacted"):
+                out.incomplete(topic.topic, f"is {topic.state}")
+
+
+async def hold(daemon: Daemon, only: frozenset[str] | None) -> None:
+    """Notes that these are to be frozen."""
+    from sexton.machines.guard_notes import Hold
+
+    await daemon.round_of_looking()
+    watched = daemon.guard.topics
+    for name in sorted(only or ()):
+        found = watched.get(name)
+        if found is None or found.options is None:
+            raise ConfigError(name, "there is no such topic, or it may not be described")
+        if not found.options.compacted:
+            raise ConfigError(name, "is not compacted, so there is nothing to stop")
+        if not found.sight.replicated:
+            raise ConfigError(name, "has one replica, which has nobody to disagree with")
+    names = [
+        name
+        for name, found in watched.items()
+        if found.options is not None and found.options.compacted and found.sight.replicated
+    ]
+    await daemon.memory.remember([Hold(name, True, daemon.now_ms()) for name in names])

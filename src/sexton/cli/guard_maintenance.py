@@ -1,0 +1,73 @@
+"""`sexton guard maintenance`: everything is frozen before brokers are restarted one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton.base.errors import ConfigError
+from sexton.cli.cluster_reach import (
+    BootstrapOption,
+    CommandConfigOption,
+    DataOption,
+    Reach,
+    SettingsOption,
+)
+from sexton.cli.guard_reach import (
+    DEFAULT_MEMORY,
+    MemoryOption,
+    config_of,
+    done,
+    milliseconds,
+    show,
+    with_daemon,
+)
+from sexton.cli.options import FormatOption
+from sexton.cli.output import Output
+from sexton.cli.writers import Format
+
+if TYPE_CHECKING:
+    from sexton.guard.daemon import Daemon
+    from sexton.guard.status import Status
+
+EXAMPLES = (
+    ("Before a rolling restart", "sexton guard maintenance --for 2h -b kafka:9092"),
+    ("When it went faster", "sexton guard maintenance --off -b kafka:9092"),
+)
+
+
+def command(
+    duration: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="How long, as in 2h.")
+    ] = None,
+    off: Annotated[bool, typer.Option("--off", help="End it now.")] = False,
+    bootstrap: BootstrapOption = None,
+    settings: SettingsOption = None,
+    command_config: CommandConfigOption = None,
+    data: DataOption = None,
+    memory_topic: MemoryOption = DEFAULT_MEMORY,
+    format: FormatOption = Format.table,
+) -> None:
+    """Freeze every compacted topic for a while, before brokers are restarted.
+
+    A guard that runs releases them when the time is over and all replicas are in sync. Without one
+    they stay frozen until `guard run --once` or `guard thaw --all`.
+    """
+    if (duration is None) == (not off):
+        raise ConfigError("--for or --off", "say for how long, or end it", "as in --for 2h")
+    lasts_ms = 0 if duration is None else milliseconds(duration, "--for")
+    reach = Reach(bootstrap, settings, command_config, data)
+    with Output("guard maintenance", format) as out:
+        config = replace(config_of(hold="0s"), durable_hold=True)
+
+        async def order(daemon: Daemon) -> Status:
+            from sexton.machines.guard_notes import Maintenance
+
+            await daemon.memory.ensure()
+            until_ms = daemon.now_ms() + lasts_ms if lasts_ms else 0
+            await daemon.memory.remember([Maintenance(until_ms)])
+            return await done(daemon)
+
+        show(out, with_daemon(reach, config, memory_topic, order))

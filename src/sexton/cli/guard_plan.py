@@ -1,0 +1,105 @@
+"""`sexton guard plan`: what a guard would do now, and nothing of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sexton.cli.cluster_reach import (
+    BootstrapOption,
+    CommandConfigOption,
+    DataOption,
+    Reach,
+    SettingsOption,
+)
+from sexton.cli.guard_reach import (
+    DEFAULT_MEMORY,
+    HoldOption,
+    IntervalOption,
+    MemoryOption,
+    TimeoutOption,
+    config_of,
+    looked,
+    with_daemon,
+)
+from sexton.cli.options import FormatOption
+from sexton.cli.output import Output
+from sexton.cli.writers import Format
+from sexton.report.tables import Column, Row
+
+if TYPE_CHECKING:
+    from sexton.guard.daemon import Daemon
+    from sexton.guard.status import Status
+    from sexton.machines.guard_events import Effect
+
+EXAMPLES = (
+    ("Before a guard is set up: what would it do?", "sexton guard plan -b kafka:9092"),
+    (
+        "Which topics could it not protect, looking once a minute?",
+        "sexton guard plan -b kafka:9092 --interval 60s",
+    ),
+)
+STEPS = (
+    Column("topic"), Column("step"), Column("min_compaction_lag_ms"),
+    Column("max_compaction_lag_ms"), Column("why"),
+)  # fmt: skip
+
+
+def command(
+    bootstrap: BootstrapOption = None,
+    settings: SettingsOption = None,
+    command_config: CommandConfigOption = None,
+    data: DataOption = None,
+    interval: IntervalOption = "5s",
+    hold: HoldOption = "60s",
+    request_timeout: TimeoutOption = "10s",
+    memory_topic: MemoryOption = DEFAULT_MEMORY,
+    format: FormatOption = Format.table,
+) -> None:
+    """Say what a guard would do now and what it could not protect, and change nothing.
+
+    Steps are what it would note and set; a topic that is to be frozen is noted first and set then.
+    """
+    reach = Reach(bootstrap, settings, command_config, data)
+    with Output("guard plan", format) as out:
+        config = replace(config_of(interval, hold, request_timeout), durable_hold=True)
+
+        async def look(daemon: Daemon) -> tuple[Status, list[Effect]]:
+            return await looked(daemon), daemon.told
+
+        status, effects = with_daemon(reach, config, memory_topic, look)
+        rows = [row for row in map(_row, effects) if row is not None]
+        out.rows("steps", STEPS, rows)
+        if not rows:
+            out.say("nothing to do")
+        for finding in status.findings:
+            out.finding(finding)
+        out.summarize(
+            topics=len(status.topics),
+            protected=sum(1 for topic in status.topics if topic.protected),
+            reaction_ms=status.reaction_ms,
+        )
+
+
+def _row(effect: Effect) -> Row | None:
+    from sexton.machines.guard_events import Alter, Remember
+    from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG, Note
+
+    match effect:
+        case Remember(Note(topic=topic, state="planned") as note):
+            now, then = note.previous, FOREVER if note.raised else None
+            return (
+                topic,
+                "freeze",
+                f"{now.min or 'not set'} → {FOREVER}",
+                None if then is None else f"{now.max or 'not set'} → {then}",
+                "; ".join(note.why),
+            )
+        case Remember(Note(topic=topic, state=state) as note):
+            return topic, f"note that it is {state}", None, None, "; ".join(note.why)
+        case Alter(topic, values, freezes):
+            wanted = {name: value or "not set" for name, value in values}
+            step = "freeze" if freezes else "set back"
+            return topic, step, wanted.get(MIN_LAG), wanted.get(MAX_LAG), None
+        case _:
+            return None

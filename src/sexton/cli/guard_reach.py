@@ -1,0 +1,184 @@
+"""What the `guard` commands share: options, times as people write them, and a guard to ask."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from sexton.base.errors import ConfigError, PeerError
+from sexton.cli.cluster_reach import CONNECT_TIMEOUT_MS, Reach
+from sexton.cli.options import BOOTSTRAP_SERVERS
+from sexton.cli.output import Output
+from sexton.machines.guard_events import GuardConfig
+from sexton.report.tables import Column, Row, number
+
+if TYPE_CHECKING:
+    from sexton.client.roving import RovingClient
+    from sexton.guard.daemon import Daemon
+    from sexton.guard.status import Status, TopicStatus
+
+T = TypeVar("T")
+_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+
+TopicsArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="TOPIC", help="The topics that are meant.")
+]
+AllOption = Annotated[bool, typer.Option("--all", help="Every compacted topic.")]
+MemoryOption = Annotated[
+    str,
+    typer.Option(
+        "--memory-topic", metavar="TOPIC", help="Where guards note what they are about to change."
+    ),
+]
+IntervalOption = Annotated[
+    str, typer.Option("--interval", metavar="TIME", help="Between two looks at the cluster.")
+]
+HoldOption = Annotated[
+    str,
+    typer.Option(
+        "--hold-down",
+        metavar="TIME",
+        help="How long all replicas must have been in sync before a topic is released.",
+    ),
+]
+TimeoutOption = Annotated[
+    str,
+    typer.Option("--request-timeout", metavar="TIME", help="How long one broker may take."),
+]
+ReapplyOption = Annotated[
+    bool,
+    typer.Option("--reapply", help="Freeze again what somebody else unfroze, and keep their wish."),
+]
+DoubtOption = Annotated[
+    bool,
+    typer.Option(
+        "--thaw-in-doubt",
+        help="Release topics although a replica needs an audit: one that was away too long, or "
+        "was filled while the leader changed.",
+    ),
+]
+DEFAULT_MEMORY = "_sexton_guard"
+TOPICS = (
+    Column("topic"), Column("state"), Column("since"), Column("why"), Column("previous_min"),
+    Column("previous_max"), Column("protected"), number("delete_retention_ms"), number("doubts"),
+)  # fmt: skip
+
+
+def milliseconds(text: str, option: str) -> int:
+    """`90s`, `2h`, `500ms`."""
+    match = _TIME.fullmatch(text.strip())
+    if match is None or match[2] not in _UNITS:
+        raise ConfigError(f"{option} {text}", "is not a time", "as in 500ms, 90s, 5m, 2h, 1d")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def config_of(
+    interval: str = "5s", hold: str = "60s", timeout: str = "10s", *, reapply: bool = False,
+    thaw_in_doubt: bool = False,
+) -> GuardConfig:  # fmt: skip
+    interval_ms = milliseconds(interval, "--interval")
+    timeout_ms = milliseconds(timeout, "--request-timeout")
+    if not interval_ms or not timeout_ms:
+        raise ConfigError("--interval, --request-timeout", "cannot be 0")
+    config = GuardConfig(
+        interval_ms=interval_ms,
+        request_timeout_ms=timeout_ms,
+        hold_ms=milliseconds(hold, "--hold-down"),
+        patience_ms=timeout_ms,
+        reapply=reapply,
+        thaw_in_doubt=thaw_in_doubt,
+    )
+    return replace(config, blind_ms=max(config.blind_ms, config.reaction_ms))
+
+
+def with_client(reach: Reach, timeout_ms: int, work: Callable[[RovingClient], Awaitable[T]]) -> T:
+    """Runs `work` with a client that goes round among the brokers."""
+    from sexton.client.connection import ClientConfig
+    from sexton.client.roving import RovingClient
+    from sexton.client.settings import client_config
+
+    settings = reach.client_settings()
+    config = client_config(
+        {"client.id": "sexton-guard", **settings},
+        ClientConfig(
+            request_timeout_ms=timeout_ms,
+            socket_connection_setup_timeout_ms=min(timeout_ms, CONNECT_TIMEOUT_MS),
+        ),
+    )
+
+    async def run() -> T:
+        async with RovingClient(settings[BOOTSTRAP_SERVERS], config) as client:
+            return await work(client)
+
+    return asyncio.run(run())
+
+
+def with_daemon(
+    reach: Reach, config: GuardConfig, memory: str, work: Callable[[Daemon], Awaitable[T]]
+) -> T:
+    from sexton.guard.daemon import Daemon
+
+    async def run(client: RovingClient) -> T:
+        return await work(Daemon(client, config, memory))
+
+    return with_client(reach, config.request_timeout_ms, run)
+
+
+async def looked(daemon: Daemon) -> Status:
+    """What there is to see, without touching it; an error if there is nothing."""
+    daemon.acts = False
+    return await done(daemon)
+
+
+async def done(daemon: Daemon) -> Status:
+    """What there is when all has been done that can be done now."""
+    status = await daemon.once()
+    if status.not_seen is not None:
+        raise PeerError("the cluster", f"cannot be seen: {status.not_seen}")
+    return status
+
+
+def show(out: Output, status: Status, topics: list[TopicStatus] | None = None) -> None:
+    """Topics, what people should know of, and figures."""
+    shown = status.topics if topics is None else topics
+    out.rows("topics", TOPICS, [row_of(topic) for topic in shown])
+    for finding in status.findings:
+        out.finding(finding)
+    out.summarize(
+        cluster_id=status.cluster_id,
+        topics=len(shown),
+        held=sum(1 for topic in shown if topic.since_ms is not None),
+        reaction_ms=status.reaction_ms,
+        maintenance_until_ms=status.maintenance_until_ms,
+        panic=status.panic,
+    )
+
+
+def row_of(topic: TopicStatus) -> Row:
+    from sexton.guard.status import iso
+
+    previous = topic.previous
+    return (
+        topic.topic,
+        topic.state,
+        iso(topic.since_ms),
+        "; ".join(topic.why) or None,
+        None if previous is None else previous.min or "not set",
+        None if previous is None else previous.max or "not set",
+        topic.protected,
+        topic.delete_retention_ms,
+        topic.doubts,
+    )
+
+
+def chosen(topics: list[str] | None, everything: bool) -> frozenset[str] | None:
+    """None: all."""
+    if bool(topics) == everything:
+        raise ConfigError("TOPIC or --all", "one of them is needed, and not both")
+    return None if everything else frozenset(topics or ())

@@ -1,0 +1,148 @@
+"""`sexton guard run`: watch a cluster until Ctrl-C, or look once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton.cli.cluster_reach import (
+    BootstrapOption,
+    CommandConfigOption,
+    DataOption,
+    Reach,
+    SettingsOption,
+)
+from sexton.cli.guard_reach import (
+    DEFAULT_MEMORY,
+    DoubtOption,
+    HoldOption,
+    IntervalOption,
+    MemoryOption,
+    ReapplyOption,
+    TimeoutOption,
+    config_of,
+    done,
+    show,
+    with_daemon,
+)
+from sexton.cli.options import FormatOption
+from sexton.cli.output import Output
+from sexton.cli.up_options import LogFormat, LogFormatOption, LogLevel, LogLevelOption
+from sexton.cli.writers import Format
+
+if TYPE_CHECKING:
+    from sexton.guard.daemon import Daemon
+
+EXAMPLES = (
+    ("Watch the cluster that `sexton up` runs", "sexton guard run"),
+    (
+        "Watch any Kafka, with a status page and metrics",
+        "sexton guard run -b kafka:9092 --http-port 9808 --log-format json",
+    ),
+    ("From cron: look, do what is to be done, leave", "sexton guard run -b kafka:9092 --once"),
+    (
+        "With TLS and a password, as Kafka's own tools are told",
+        "sexton guard run --command-config client.properties",
+    ),
+)
+INTERRUPTED = 128 + signal.SIGINT
+
+
+def command(
+    bootstrap: BootstrapOption = None,
+    settings: SettingsOption = None,
+    command_config: CommandConfigOption = None,
+    data: DataOption = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Do what is to be done now, and leave: for cron.")
+    ] = False,
+    interval: IntervalOption = "5s",
+    hold: HoldOption = "60s",
+    request_timeout: TimeoutOption = "10s",
+    reapply: ReapplyOption = False,
+    thaw_in_doubt: DoubtOption = False,
+    memory_topic: MemoryOption = DEFAULT_MEMORY,
+    http_port: Annotated[
+        int | None,
+        typer.Option(
+            "--http-port",
+            help="Serve a status page, /metrics and /healthz there; 0: any that is free.",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    http_host: Annotated[
+        str, typer.Option("--http-host", metavar="ADDRESS", help="The address for --http-port.")
+    ] = "127.0.0.1",
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", help="Show the status page beyond this machine, to anybody."),
+    ] = False,
+    log_format: LogFormatOption = LogFormat.text,
+    log_level: LogLevelOption = LogLevel.info,
+    format: FormatOption = Format.table,
+) -> None:
+    """Freeze compacted topics while a replica is away, and release them when all are back.
+
+    What is about to be changed is noted first in a topic of the guard's own, so that it can be
+    killed at any time and several can run at once. Nothing is left behind but what is frozen.
+    """
+    from sexton.broker import logs
+    from sexton.broker.exposure import refuse_exposure
+
+    config = config_of(
+        interval, hold, request_timeout, reapply=reapply, thaw_in_doubt=thaw_in_doubt
+    )
+    logs.configure(log_level.value, as_json=log_format is LogFormat.json)
+    reach = Reach(bootstrap, settings, command_config, data)
+    if once:
+        with Output("guard run", format) as out:
+            once_config = replace(config, durable_hold=True)
+            show(out, with_daemon(reach, once_config, memory_topic, done))
+        return
+    if http_port is not None:
+        refuse_exposure(http_host, authenticated=False, insecure=insecure, option="--http-host")
+
+    async def watch(daemon: Daemon) -> None:
+        await _watch(daemon, http_host, http_port)
+
+    with_daemon(reach, config, memory_topic, watch)
+
+
+async def _watch(daemon: Daemon, host: str, port: int | None) -> None:
+    from sexton.guard.web import Web
+
+    stopping = asyncio.Event()
+    _stop_on_signals(asyncio.get_running_loop(), stopping)
+    web = None if port is None else Web(daemon, host, port)
+    if web is not None:
+        await web.start()
+        sys.stdout.write(json.dumps({"ok": True, "http": web.address}) + "\n")
+        sys.stdout.flush()
+    try:
+        await daemon.run(stopping)
+    finally:
+        if web is not None:
+            await web.stop()
+
+
+def _stop_on_signals(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
+    """The first one ends the round in good order, the second one everything: nothing is lost."""
+    told = False
+
+    def tell() -> None:
+        nonlocal told
+        if told:
+            os._exit(INTERRUPTED)
+        told = True
+        stopping.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, tell)

@@ -1,0 +1,109 @@
+"""`sexton guard thaw`: set topics back, as they were."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton.cli.cluster_reach import (
+    BootstrapOption,
+    CommandConfigOption,
+    DataOption,
+    Reach,
+    SettingsOption,
+)
+from sexton.cli.guard_reach import (
+    DEFAULT_MEMORY,
+    AllOption,
+    MemoryOption,
+    TopicsArgument,
+    chosen,
+    config_of,
+    done,
+    show,
+    with_daemon,
+)
+from sexton.cli.options import FormatOption
+from sexton.cli.output import Output
+from sexton.cli.writers import Format
+
+if TYPE_CHECKING:
+    from sexton.guard.daemon import Daemon
+    from sexton.guard.status import Status
+    from sexton.machines.guard_notes import Saying
+
+EXAMPLES = (
+    ("Let one topic be cleaned again", "sexton guard thaw orders -b kafka:9092"),
+    (
+        "After an audit of a replica that was in doubt",
+        "sexton guard thaw orders --audited -b kafka:9092",
+    ),
+    ("Before the guard is uninstalled", "sexton guard thaw --all -b kafka:9092"),
+)
+
+
+def command(
+    topics: TopicsArgument = None,
+    everything: AllOption = False,
+    audited: Annotated[
+        bool,
+        typer.Option("--audited", help="Replicas in doubt have been audited or rebuilt."),
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also while a replica is away; it may miss deletions then."),
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    settings: SettingsOption = None,
+    command_config: CommandConfigOption = None,
+    data: DataOption = None,
+    memory_topic: MemoryOption = DEFAULT_MEMORY,
+    format: FormatOption = Format.table,
+) -> None:
+    """Set topics back to exactly what they were before they were frozen.
+
+    It ends `guard freeze`, and with --all also `guard maintenance`. A topic with a replica away
+    stays frozen, unless --force is given; a guard that runs would freeze it again.
+    """
+    only = chosen(topics, everything)
+    reach = Reach(bootstrap, settings, command_config, data)
+    with Output("guard thaw", format) as out:
+        config = replace(
+            config_of(hold="0s"), only=only, durable_hold=True, force=force, thaw_in_doubt=force
+        )
+
+        async def thaw(daemon: Daemon) -> Status:
+            await release(daemon, only, audited=audited)
+            return await done(daemon)
+
+        status = with_daemon(reach, config, memory_topic, thaw)
+        show(out, status)
+        for name in sorted((only or frozenset()) - {topic.topic for topic in status.topics}):
+            out.incomplete(name, "there is no such compacted topic")
+        for topic in status.topics:
+            if topic.state in ("frozen", "freezing"):
+                out.incomplete(topic.topic, f"stays frozen: {'; '.join(topic.why) or 'in doubt'}")
+
+
+async def release(daemon: Daemon, only: frozenset[str] | None, *, audited: bool) -> None:
+    """Takes back what was asked for by hand."""
+    from sexton.machines.guard_notes import Audited, Hold, Maintenance
+
+    await daemon.round_of_looking()
+    memory, now_ms = daemon.guard.memory, daemon.now_ms()
+    sayings: list[Saying] = [
+        Hold(name, False, now_ms)
+        for name, hold in memory.holds.items()
+        if hold.held and (only is None or name in only)
+    ]
+    if only is None and memory.maintenance_until_ms > now_ms:
+        sayings.append(Maintenance(0))
+    if audited:
+        sayings += [
+            Audited(entry.note.topic, entry.note.cycle)
+            for entry in memory.all_in_force()
+            if only is None or entry.note.topic in only
+        ]
+    await daemon.memory.remember(sayings)

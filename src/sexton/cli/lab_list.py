@@ -1,0 +1,39 @@
+"""`sexton lab list`: the scenarios there are."""
+
+from __future__ import annotations
+
+from sexton.cli.options import FormatOption
+from sexton.cli.output import Output
+from sexton.cli.writers import Format
+from sexton.report.tables import Column, Row, number
+
+EXAMPLES = (
+    ("What can be shown", "sexton lab list"),
+    ("The same for a program", "sexton lab list --format json"),
+)
+SCENARIOS = (
+    Column("scenario"),
+    Column("early"),
+    number("sim_s"),
+    number("embedded_s"),
+    number("kafka_s"),
+    Column("shows"),
+)
+
+
+def command(format: FormatOption = Format.table) -> None:
+    """List the scenarios of the lab: what each shows, and about how long it takes where.
+
+    All of them run in the simulator, on the embedded cluster and on Apache Kafka. The seconds are
+    rough ones on two cores, start included.
+    Those marked early also have a form in which no producer has to expire (`lab run --early`).
+    """
+    from sexton.lab.divergences import LAB, Scenario
+
+    def row(scenario: Scenario) -> Row:
+        about = scenario.about_s
+        early = scenario.has_early_form
+        return (scenario.name, early, about.sim, about.embedded, about.kafka, scenario.shows)
+
+    with Output("lab list", format) as out:
+        out.rows("scenarios", SCENARIOS, map(row, LAB.values()))

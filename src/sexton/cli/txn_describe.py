@@ -1,0 +1,65 @@
+"""`sexton txn describe`: one transactional id, as its coordinator has it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton.cli.cluster_reach import (
+    BootstrapOption,
+    CommandConfigOption,
+    DataOption,
+    Reach,
+    SettingsOption,
+)
+from sexton.cli.options import FormatOption
+from sexton.cli.output import Output
+from sexton.cli.txn_reach import when
+from sexton.cli.writers import Format
+from sexton.report.tables import Column, Row, number
+
+if TYPE_CHECKING:
+    from sexton.client.client import Client
+    from sexton.client.transactions import Transaction
+
+EXAMPLES = (
+    ("One transaction", "sexton txn describe -b localhost:9092 --transactional-id orders-7"),
+)
+COLUMNS = (
+    number("coordinator"), Column("transactional_id"), number("producer_id"),
+    number("producer_epoch"), Column("transaction_state"), number("transaction_timeout_ms"),
+    Column("started"), number("duration_ms"), Column("partitions"),
+)  # fmt: skip
+
+
+def command(
+    transactional_id: Annotated[
+        str, typer.Option("--transactional-id", metavar="ID", help="Which one.")
+    ],
+    bootstrap: BootstrapOption = None,
+    settings: SettingsOption = None,
+    command_config: CommandConfigOption = None,
+    data: DataOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Show a transaction as its coordinator has it: state, producer, partitions, and since when."""
+
+    async def work(client: Client) -> Transaction:
+        from sexton.client.transaction_lists import describe_transaction
+
+        return await describe_transaction(client, transactional_id)
+
+    with Output("txn describe", format) as out:
+        found = Reach(bootstrap, settings, command_config, data).with_client(work)
+        out.rows("transactions", COLUMNS, [_row(found)])
+
+
+def _row(found: Transaction) -> Row:
+    lasted = int(time.time() * 1000) - found.started_ms if found.started_ms >= 0 else None
+    return (
+        found.coordinator, found.transactional_id, found.producer_id, found.epoch, found.state,
+        found.timeout_ms, when(found.started_ms), lasted,
+        ",".join(map(str, found.partitions)) or None,
+    )  # fmt: skip

@@ -1,0 +1,150 @@
+"""`sexton txn explain`: why do read_committed consumers of this partition wait?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton.base.findings import Finding
+from sexton.cli.cluster_reach import (
+    BootstrapOption,
+    CommandConfigOption,
+    DataOption,
+    Reach,
+    SettingsOption,
+)
+from sexton.cli.options import FormatOption
+from sexton.cli.output import Output
+from sexton.cli.txn_reach import ago, place_named, when
+from sexton.cli.writers import Format
+from sexton.report.tables import Column, Row, number
+
+if TYPE_CHECKING:
+    from sexton.client.client import Client
+    from sexton.client.topology import PartitionPlace
+    from sexton.guard.repair_outcomes import OpenTransaction, ReplicaView
+
+EXAMPLES = (
+    ("Why consumers stand still", "sexton txn explain orders:3 -b localhost:9092"),
+    ("For a program", "sexton txn explain orders:3 -b localhost:9092 --format json"),
+)
+REPLICAS = (
+    number("broker"), Column("role"), Column("in_sync"), number("last_stable_offset"),
+    number("high_watermark"), number("waits_at"),
+)  # fmt: skip
+TRANSACTIONS = (
+    number("start_offset"), number("producer_id"), number("producer_epoch"),
+    Column("last_timestamp"), Column("transactional_id"), Column("coordinator_state"),
+    Column("ended"), Column("because"), Column("advice"),
+)  # fmt: skip
+KNOWN = (number("start_offset"), number("producer_id"), number("broker"), Column("knows"),
+         Column("how"))  # fmt: skip
+
+
+def command(
+    what: Annotated[str, typer.Argument(metavar="TOPIC:PARTITION", help="Which partition.")],
+    bootstrap: BootstrapOption = None,
+    settings: SettingsOption = None,
+    command_config: CommandConfigOption = None,
+    data: DataOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Say why read_committed consumers of a partition wait, since when, and what to do about it.
+
+    Shows which transaction each replica waits for, what its coordinator says, what every replica
+    knows of it, and whether it may be aborted. Exit code: 0 nobody waits for longer than a
+    transaction takes, 1 a transaction will not end by itself.
+    """
+    at = place_named(what)
+
+    async def work(
+        client: Client,
+    ) -> tuple[PartitionPlace, list[ReplicaView], list[OpenTransaction]]:
+        from sexton.guard.repair_outcomes import open_transactions, views_of
+
+        place = await client.place(at)
+        views = await views_of(client, place)
+        return place, views, await open_transactions(client, at, views)
+
+    with Output("txn explain", format) as out:
+        place, views, found = Reach(bootstrap, settings, command_config, data).with_client(work)
+        out.rows("replicas", REPLICAS, [_replica(view, place) for view in views])
+        for view in views:
+            if view.unread is not None:
+                out.incomplete(f"{at} on broker {view.node}", view.unread)
+        if found:
+            out.rows("transactions", TRANSACTIONS, map(_transaction, found))
+            rows: list[Row] = [
+                (each.start, each.producer.producer_id, known.node, known.fate, known.how)
+                for each in found
+                for known in each.known
+            ]
+            out.rows("answers", KNOWN, rows)
+        leader = next((view for view in views if view.node == place.leader), None)
+        out.say(_standing(leader, found))
+        for each in found:
+            if each.ending.ended != "under way":
+                out.finding(_finding(each))
+        out.summarize(open=len(found))
+
+
+def _replica(view: ReplicaView, place: PartitionPlace) -> Row:
+    offsets = view.offsets
+    first = view.open[0].current_txn_start_offset if view.open else None
+    return (
+        view.node, "leader" if view.node == place.leader else "follower", view.node in place.isr,
+        offsets.last_stable if offsets else None, offsets.high_watermark if offsets else None,
+        first,
+    )  # fmt: skip
+
+
+def _transaction(each: OpenTransaction) -> Row:
+    producer, coordinator = each.producer, each.coordinator
+    return (
+        each.start, producer.producer_id, producer.producer_epoch, when(producer.last_timestamp),
+        coordinator.transactional_id if coordinator else None,
+        coordinator.state if coordinator else None,
+        each.ending.ended, each.ending.because, each.ending.advice,
+    )  # fmt: skip
+
+
+def _standing(leader: ReplicaView | None, found: list[OpenTransaction]) -> str:
+    """One sentence or two about what a consumer sees."""
+    if leader is None or leader.offsets is None:
+        return "\nNobody leads the partition, or the leader does not answer."
+    stable, end = leader.offsets.last_stable, leader.offsets.high_watermark
+    if stable >= end:
+        waits = "" if not found else " A replica that does not lead waits, and would if it led."
+        return f"\nConsumers can read everything, up to offset {end}.{waits}"
+    first = next((each for each in found if each.start == stable), None)
+    if first is None:
+        return (
+            f"\nConsumers wait at offset {stable} of {end}, and the leader does not say for what."
+        )
+    producer = first.producer
+    return (
+        f"\nConsumers wait at offset {stable} of {end} for the end of a transaction of producer "
+        f"{producer.producer_id}, which last wrote {ago(producer.last_timestamp)} ago. "
+        f"{first.ending.because[:1].upper()}{first.ending.because[1:]}."
+    )
+
+
+def _finding(each: OpenTransaction) -> Finding:
+    hanging = each.ending.ended == "hanging"
+    waiting = [known.node for known in each.known if known.fate == "open"]
+    who = ", ".join(map(str, waiting))
+    abort = (
+        f"`sexton txn abort --topic {each.partition.topic} --partition {each.partition.partition} "
+        f"--start-offset {each.start}`"
+    )
+    advice = f"{each.ending.advice[:1].upper()}{each.ending.advice[1:]}."
+    return Finding(
+        "hanging-transaction" if hanging else "stuck-partition",
+        "warning" if hanging else "error",
+        f"{each.partition} on {who}",
+        f"A transaction of producer {each.producer.producer_id} from offset {each.start} on is "
+        "open there, and will not end by itself.",
+        {"ended": each.ending.ended, "because": each.ending.because},
+        f"{advice} {abort}" if each.ending.may_abort else advice,
+    )

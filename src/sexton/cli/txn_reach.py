@@ -1,0 +1,54 @@
+"""What the `txn` commands share: the partition that is meant, and times for people."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from sexton.base.errors import ConfigError
+from sexton.base.partitions import TopicPartition
+
+TopicOption = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The topic.")]
+PartitionOption = Annotated[
+    int | None, typer.Option("--partition", metavar="NUMBER", help="The partition.", min=0)
+]
+BrokerOption = Annotated[
+    int | None, typer.Option("--broker-id", metavar="BROKER", help="Ask this broker only.", min=0)
+]
+
+
+def partition_of(topic: str | None, partition: int | None) -> TopicPartition:
+    if topic is None or partition is None:
+        raise ConfigError("--topic", "and --partition are needed", "as in --topic a --partition 0")
+    return TopicPartition(topic, partition)
+
+
+def place_named(text: str) -> TopicPartition:
+    """`orders:3`, or `orders-3` as Kafka names a directory."""
+    topic, colon, number = text.rpartition(":")
+    if colon and topic and number.isdecimal():
+        return TopicPartition(topic, int(number))
+    try:
+        return TopicPartition.from_directory(text)
+    except ConfigError:
+        raise ConfigError(text, "is not TOPIC:PARTITION", "as in orders:3") from None
+
+
+def when(time_ms: int) -> str | None:
+    """A time for people; None if there is none."""
+    if time_ms < 0:
+        return None
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def ago(time_ms: int) -> str:
+    """`3 h 20 min`; how long ago that was."""
+    minutes, seconds = divmod(max(0, int(time.time() - time_ms / 1000)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    units = ((days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s"))
+    parts = [f"{count} {unit}" for count, unit in units if count]
+    return " ".join(parts[:2]) or "0 s"

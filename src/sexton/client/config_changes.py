@@ -1,0 +1,112 @@
+"""Options with where they come from, and changing some of them.
+
+DescribeConfigs tells for each value whether it was set on the topic itself, on all brokers, or
+nowhere. "Not set" is a state of its own: an option that is set to its default and one that is not
+set read the same, until the default changes. IncrementalAlterConfigs sets some options of several
+resources, or takes them back to not set, and leaves the others alone; all options of one resource
+change together or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sexton.client.client import Client
+from sexton.client.connection import error_name, refused
+from sexton.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResult,
+)
+from sexton.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+TOPIC, BROKER = 2, 4  # Kafka's ConfigResource.Type
+ALL_BROKERS = ""  # the name under which options of all brokers are kept
+_OF_TOPIC, _OF_ALL_BROKERS = 1, 3  # Kafka's ConfigSource
+_SET, _DELETE = 0, 1
+AT_ONCE = 500
+
+Changes = Sequence[tuple[str, str | None]]  # option and value; None: back to not set
+
+
+@dataclass(frozen=True, slots=True)
+class OptionValue:
+    value: str | None  # what counts
+    own: str | None  # what is set on this very resource; None: nothing
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedOptions:
+    found: dict[str, dict[str, OptionValue]]  # by resource, by option
+    failed: dict[str, str]  # resource, why
+
+
+async def describe_topics(
+    client: Client, topics: Iterable[str], names: Sequence[str]
+) -> DescribedOptions:
+    """These options of these topics; one that may not be seen does not hide the others."""
+    asked = list(topics)
+    all_found = DescribedOptions({}, {})
+    for at in range(0, len(asked), AT_ONCE):
+        resources = [
+            DescribeConfigsResource(TOPIC, topic, list(names)) for topic in asked[at : at + AT_ONCE]
+        ]
+        for result in (await client.ask(DescribeConfigsRequest(resources))).results:
+            if result.error_code:
+                why = result.error_message or error_name(result.error_code)
+                all_found.failed[result.resource_name] = why
+            else:
+                all_found.found[result.resource_name] = _values(result, _OF_TOPIC)
+    return all_found
+
+
+async def describe_all_brokers(client: Client, names: Sequence[str]) -> dict[str, OptionValue]:
+    """What is set for all brokers at once; what is not is left out."""
+    request = DescribeConfigsRequest([DescribeConfigsResource(BROKER, ALL_BROKERS, list(names))])
+    (result,) = (await client.ask(request)).results
+    if result.error_code:
+        raise refused(result.error_code, result.error_message or "options of all brokers")
+    return _values(result, _OF_ALL_BROKERS)
+
+
+def _values(result: DescribeConfigsResult, own: int) -> dict[str, OptionValue]:
+    return {
+        each.name: OptionValue(each.value, each.value if each.config_source == own else None)
+        for each in result.configs
+    }
+
+
+async def alter_topics(client: Client, changes: Mapping[str, Changes]) -> dict[str, str | None]:
+    """Changes options of several topics; for each None, or why it was refused."""
+    resources = [_resource(TOPIC, topic, some) for topic, some in changes.items()]
+    answer = await client.ask(IncrementalAlterConfigsRequest(resources))
+    outcome: dict[str, str | None] = dict.fromkeys(changes, "the answer does not mention it")
+    for each in answer.responses:
+        why = None
+        if each.error_code:
+            name = error_name(each.error_code)
+            why = f"{name}: {each.error_message}" if each.error_message else name
+        outcome[each.resource_name] = why
+    return outcome
+
+
+async def alter_all_brokers(client: Client, changes: Changes) -> None:
+    """Changes the defaults that all brokers share."""
+    resource = _resource(BROKER, ALL_BROKERS, changes)
+    answer = await client.ask(IncrementalAlterConfigsRequest([resource]))
+    for each in answer.responses:
+        if each.error_code:
+            raise refused(each.error_code, each.error_message or "options of all brokers")
+
+
+def _resource(kind: int, name: str, changes: Changes) -> AlterConfigsResource:
+    configs = [
+        AlterableConfig(option, _DELETE if value is None else _SET, value)
+        for option, value in changes
+    ]
+    return AlterConfigsResource(kind, name, configs)

@@ -1,0 +1,126 @@
+"""Transactions by state, age or name, and one by its transactional id (KIP-664).
+
+Each broker lists those that it coordinates. One that does not answer is named, since what it would
+have said is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sexton.base.errors import PeerError, Refused
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.connection import error_name, refused
+from sexton.client.transactions import Transaction
+from sexton.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    ProducerState,
+    TopicRequest,
+)
+from sexton.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from sexton.protocol.messages.find_coordinator import FindCoordinatorRequest
+from sexton.protocol.messages.list_transactions import ListTransactionsRequest
+
+PARTITIONS_AT_ONCE = 500
+_TRANSACTION = 1  # the kind of coordinator
+_SEVERAL_KEYS = range(4, 1 << 15)  # of FindCoordinator
+_WITH_DURATION, _WITH_PATTERN = range(1, 1 << 15), range(2, 1 << 15)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTransaction:
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTransactions:
+    found: tuple[ListedTransaction, ...]
+    unasked: tuple[tuple[int, str], ...]  # broker, why
+
+
+async def list_transactions(
+    client: Client,
+    *,
+    states: Sequence[str] = (),
+    producer_ids: Sequence[int] = (),
+    duration_ms: int | None = None,
+    pattern: str | None = None,
+) -> ListedTransactions:
+    """Of all brokers; each filter that is given must fit."""
+    request = ListTransactionsRequest(
+        list(states), list(producer_ids), -1 if duration_ms is None else duration_ms, pattern
+    )
+    versions = range(1 << 15) if duration_ms is None else _WITH_DURATION
+    versions = versions if pattern is None else _WITH_PATTERN
+    found: list[ListedTransaction] = []
+    unasked: list[tuple[int, str]] = []
+    for node in sorted((await client.topology([])).brokers):
+        try:
+            answer = await (await client.broker(node)).ask(request, versions)
+            if answer.error_code:
+                raise refused(answer.error_code, f"transactions of broker {node}")
+        except (PeerError, Refused) as error:
+            unasked.append((node, f"{error.subject}: {error.why}"))
+            continue
+        found += [
+            ListedTransaction(each.transactional_id, node, each.producer_id, each.transaction_state)
+            for each in answer.transaction_states
+        ]
+    found.sort(key=lambda each: each.transactional_id)
+    return ListedTransactions(tuple(found), tuple(unasked))
+
+
+async def producers_of(
+    client: Client, node: int, partitions: Iterable[TopicPartition]
+) -> tuple[dict[TopicPartition, list[ProducerState]], dict[TopicPartition, str]]:
+    """What one broker knows of the producers of many partitions; and where it does not say, why."""
+    found: dict[TopicPartition, list[ProducerState]] = {}
+    failed: dict[TopicPartition, str] = {}
+    connection = await client.broker(node)
+    wanted = list(partitions)
+    for at in range(0, len(wanted), PARTITIONS_AT_ONCE):
+        topics: dict[str, TopicRequest] = {}
+        for partition in wanted[at : at + PARTITIONS_AT_ONCE]:
+            topic = topics.setdefault(partition.topic, TopicRequest(partition.topic))
+            topic.partition_indexes.append(partition.partition)
+        answer = await connection.ask(DescribeProducersRequest(list(topics.values())))
+        for told in answer.topics:
+            for each in told.partitions:
+                place = TopicPartition(told.name, each.partition_index)
+                if each.error_code:
+                    failed[place] = each.error_message or error_name(each.error_code)
+                else:
+                    found[place] = each.active_producers
+    return found, failed
+
+
+async def describe_transaction(client: Client, transactional_id: str) -> Transaction:
+    """As its coordinator has it; Refused if it knows nothing of it."""
+    asked = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[transactional_id])
+    coordinator = (await client.ask(asked, _SEVERAL_KEYS)).coordinators[0]
+    if coordinator.error_code:
+        raise refused(coordinator.error_code, f"the coordinator of {transactional_id}")
+    node = coordinator.node_id
+    answer = await (await client.broker(node)).ask(DescribeTransactionsRequest([transactional_id]))
+    (state,) = answer.transaction_states
+    if state.error_code:
+        raise refused(state.error_code, f"the transactional id {transactional_id}")
+    return Transaction(
+        state.transactional_id,
+        node,
+        state.transaction_state,
+        state.producer_id,
+        state.producer_epoch,
+        state.transaction_timeout_ms,
+        state.transaction_start_time_ms,
+        tuple(
+            TopicPartition(topic.topic, number)
+            for topic in state.topics
+            for number in topic.partitions
+        ),
+    )

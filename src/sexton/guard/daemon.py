@@ -1,0 +1,279 @@
+"""Round after round: look, decide, note, act.
+
+    see ─▶ describe ─▶ recall ─▶ decide ─▶ describe elsewhere ─▶ decide ─▶ remember ─▶ recall
+                                                                  alter ◀─ decide ◀─────┘
+
+The thinking is in `machines.guard`; here are its eyes, hands and clock, and one log line for each
+thing that it does. A process that is killed between any two of these steps leaves nothing that the
+next one, or another guard beside it, does not understand.
+
+The clock is the wall clock at the start and runs on with the monotonic one, so that it never jumps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+
+from sexton.base.errors import SextonError
+from sexton.client.config_changes import AT_ONCE
+from sexton.client.roving import RovingClient
+from sexton.guard.disk import Costs
+from sexton.guard.eyes import Eyes
+from sexton.guard.memory import TOPIC, MemoryLost, MemoryTopic
+from sexton.guard.metrics import Labels
+from sexton.guard.status import Status, status_of
+from sexton.machines.guard import Guard
+from sexton.machines.guard_events import (
+    Alter,
+    Decide,
+    Describe,
+    Effect,
+    Forget,
+    GuardConfig,
+    LookAgain,
+    NotSeen,
+    Recalled,
+    Remember,
+)
+from sexton.machines.guard_notes import Memory, Note, Saying
+
+log = logging.getLogger("sexton.guard")
+
+DISK_MS = 30_000
+SHORT_PAUSE_MS = 250  # before a look that cannot wait for the next round
+MOST_DECISIONS = 5  # in one round
+MOST_ROUNDS = 40  # of a guard that runs once
+QUIET_ROUNDS = 3  # two looks make sure that all is well, the next one sees what came of it
+
+
+class Daemon:
+    def __init__(
+        self, client: RovingClient, config: GuardConfig, memory_topic: str = TOPIC
+    ) -> None:
+        self._client = client
+        self._began = time.monotonic()
+        self._began_ms = time.time_ns() // 1_000_000
+        self.guard = Guard(f"{uuid.uuid4().hex[:12]}", config)
+        self.eyes = Eyes(client, self.now_ms)
+        self.memory = MemoryTopic(client, memory_topic, config.patience_ms)
+        self.costs = Costs()
+        self.counters: Counter[tuple[str, Labels]] = Counter()
+        self.round_s = 0.0
+        self.acts = True  # False: only looks
+        self.told: list[Effect] = []  # what it would do, if it does not
+        self._ready = False
+        self._done = 0  # notes and changes
+        self._disk_ms = -DISK_MS
+        self._known: frozenset[str] = frozenset()  # findings that were told
+
+    def now_ms(self) -> int:
+        return self._began_ms + int((time.monotonic() - self._began) * 1000)
+
+    # ── running ──
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Until it is told to stop. What is frozen stays so, and the next guard knows of it."""
+        config = self.guard.config
+        log.info(
+            "guard starts",
+            extra={"guard": self.guard.name, "reaction_ms": config.reaction_ms,
+                   "interval_ms": config.interval_ms, "hold_ms": config.hold_ms},
+        )  # fmt: skip
+        while not stopping.is_set():
+            again = await self.round()
+            pause_ms = SHORT_PAUSE_MS if again else config.interval_ms
+            try:
+                await asyncio.wait_for(stopping.wait(), pause_ms / 1000)
+            except TimeoutError:
+                pass
+        frozen = [entry.note.topic for entry in self.guard.memory.all_in_force()]
+        log.info("guard stops", extra={"frozen": frozen})
+
+    async def once(self) -> Status:
+        """Until there is nothing to do that could be done now."""
+        quiet = 0
+        for _ in range(MOST_ROUNDS):
+            before = self._done
+            again = await self.round()
+            if self.guard.not_seen is not None:
+                break
+            quiet = quiet + 1 if self._done == before else 0
+            if not again and quiet >= QUIET_ROUNDS:
+                break
+            await asyncio.sleep(SHORT_PAUSE_MS / 1000)
+        return self.status()
+
+    async def round_of_looking(self) -> None:
+        """Sees the cluster and reads the notes, and does nothing about it."""
+        if not self._ready:
+            await self._begin()
+        for look in self.guard.handle(await self.eyes.see()):
+            assert isinstance(look, Describe)
+            self.guard.handle(await self.eyes.describe(look.topics))
+
+    def status(self) -> Status:
+        return status_of(self.guard, self.costs, self.now_ms(), self.eyes.cluster_id)
+
+    # ── one round ──
+
+    async def round(self) -> bool:
+        """True: look again at once."""
+        began = time.monotonic()
+        try:
+            again = await self._round()
+        except SextonError as error:
+            self.guard.handle(NotSeen(self.now_ms(), str(error)))
+            self._count("rounds", ("outcome", "failed"))
+            log.warning("round failed", extra={"why": str(error)})
+            again = False
+        else:
+            self._count("rounds", ("outcome", "done"))
+        self.round_s = time.monotonic() - began
+        self._tell_findings()
+        return again
+
+    async def _round(self) -> bool:
+        if not self._ready:
+            await self._begin()
+        looks = self.guard.handle(await self.eyes.see())
+        self._count("requests", ("for", "metadata"))
+        self._count("requests", ("for", "reassignments"))
+        for look in looks:
+            assert isinstance(look, Describe)
+            self.guard.handle(await self.eyes.describe(look.topics))
+            self._count("requests", ("for", "options"), -(-len(look.topics) // AT_ONCE))
+        await self._recall()
+        again = False
+        for number in range(1, MOST_DECISIONS + 1):
+            effects = self._decide()
+            again |= any(isinstance(each, LookAgain) for each in effects)
+            if not await self._do(effects, number):
+                break
+        await self._look_at_disks()
+        return again
+
+    async def _do(self, effects: Sequence[Effect], number: int) -> bool:
+        """True: there is more to decide."""
+        await self._alter([each for each in effects if isinstance(each, Alter)])
+        await self._forget([each for each in effects if isinstance(each, Forget)])
+        notes = [each.saying for each in effects if isinstance(each, Remember)]
+        if notes:
+            await self._remember(notes)
+            await self._recall()
+        looks = [topic for each in effects if isinstance(each, Describe) for topic in each.topics]
+        if looks:
+            self.guard.handle(await self.eyes.describe(looks, elsewhere=number))
+            self._count("requests", ("for", "options"), -(-len(looks) // AT_ONCE))
+        return bool(notes or looks)
+
+    def _decide(self) -> list[Effect]:
+        effects = self.guard.handle(Decide(self.now_ms()))
+        self.guard.check()
+        if not self.acts:
+            looks = Describe | LookAgain
+            self.told = [each for each in effects if not isinstance(each, looks)]
+            return [each for each in effects if isinstance(each, looks)]
+        return effects
+
+    # ── memory ──
+
+    async def _begin(self) -> None:
+        """Reads all notes; nothing is decided before."""
+        if self.acts:
+            await self.memory.ensure()
+        await self._recall()
+        self._ready = True
+
+    async def _recall(self) -> None:
+        if not self.acts and not await self.memory.exists():
+            return  # nobody has ever guarded this cluster
+        try:
+            records = await self.memory.recall()
+        except MemoryLost as error:
+            log.error("memory lost", extra={"why": str(error)})
+            await self._remember_anew()
+            return
+        self._count("requests", ("for", "memory"), 2)
+        self.guard.handle(Recalled(self.now_ms(), records))
+
+    async def _remember_anew(self) -> None:
+        """Somebody deleted the memory: what we still know goes into a new one."""
+        known: list[Saying] = [entry.note for entry in self.guard.memory.all_in_force()]
+        known += list(self.guard.memory.holds.values())
+        self.memory.start_over()
+        if not self.acts:
+            return
+        await self.memory.ensure()
+        self.guard.memory = Memory()
+        await self.memory.remember(known)
+        self.guard.handle(Recalled(self.now_ms(), await self.memory.recall()))
+
+    async def _remember(self, sayings: Sequence[Saying]) -> None:
+        for saying in sayings:
+            if isinstance(saying, Note):
+                self._done += 1
+                self._count("notes", ("state", saying.state))
+                log.info(
+                    f"note {saying.state}",
+                    extra={"topic": saying.topic, "cycle": saying.cycle, "why": saying.why,
+                           "previous_min": saying.previous.min or "not set",
+                           "previous_max": saying.previous.max or "not set"},
+                )  # fmt: skip
+        await self.memory.remember(sayings)
+        self._count("requests", ("for", "memory"))
+
+    async def _forget(self, effects: Sequence[Forget]) -> None:
+        keys = [key for effect in effects for key in effect.keys]
+        if keys:
+            await self.memory.forget(keys)
+            self._count("requests", ("for", "memory"))
+
+    # ── acts ──
+
+    async def _alter(self, changes: Sequence[Alter]) -> None:
+        if not changes:
+            return
+        freezing = {each.topic: each.freezes for each in changes}
+        for outcome in await self.eyes.alter(changes):
+            self.guard.handle(outcome)
+            what = "freeze" if freezing[outcome.topic] else "thaw"
+            facts = {"topic": outcome.topic, "outcome": outcome.outcome}
+            if outcome.outcome == "done":
+                self._done += 1
+                self._count(what + "s")
+                log.info(what, extra=facts)
+            else:
+                log.warning(what, extra={**facts, "why": outcome.why})
+        self._count("requests", ("for", "changes"), -(-len(changes) // AT_ONCE))
+
+    async def _look_at_disks(self) -> None:
+        frozen = {entry.note.topic: entry for entry in self.guard.memory.all_in_force()}
+        now_ms = self.now_ms()
+        if not frozen or now_ms - self._disk_ms < DISK_MS:
+            self.costs.keep_only(frozen)
+            return
+        self._disk_ms = now_ms
+        await self.costs.look(self._client, self.guard.brokers, frozen, now_ms)
+        self._count("requests", ("for", "disks"), len(self.guard.brokers))
+
+    # ── telling ──
+
+    def _tell_findings(self) -> None:
+        """Each finding once, when it comes to be."""
+        found = {f"{each.code} {each.where}": each for each in self.status().findings}
+        for name, finding in found.items():
+            if name not in self._known and finding.severity != "note":
+                level = logging.ERROR if finding.severity == "error" else logging.WARNING
+                facts = {"code": finding.code, "where": finding.where, **finding.evidence}
+                log.log(level, finding.message, extra=facts)
+        self._known = frozenset(found)
+
+    def _count(self, name: str, *labels_and_amount: tuple[str, str] | int) -> None:
+        labels = tuple(each for each in labels_and_amount if isinstance(each, tuple))
+        amount = sum(each for each in labels_and_amount if isinstance(each, int)) or 1
+        self.counters[f"sexton_guard_{name}_total", labels] += amount

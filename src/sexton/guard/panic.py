@@ -1,0 +1,89 @@
+"""The panic button: no topic of the cluster is cleaned any more, by one change.
+
+`log.cleaner.min.compaction.lag.ms` is the default of `min.compaction.lag.ms`, and can be set for
+all brokers while they run. It does not reach a topic that has an option of its own; those are
+named. What was set before is noted first, as for topics, and `end` sets it back.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from sexton.base.errors import ConfigError
+from sexton.client.client import Client
+from sexton.client.config_changes import (
+    Changes,
+    OptionValue,
+    alter_all_brokers,
+    describe_all_brokers,
+    describe_topics,
+)
+from sexton.guard.eyes import NAMES, options_from
+from sexton.guard.memory import MemoryTopic
+from sexton.machines.guard_notes import FOREVER, Lags, Memory, Panic
+
+DEFAULT_MIN, DEFAULT_MAX = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Panicked:
+    on: bool
+    previous: Lags
+    not_reached: dict[str, str]  # compacted topics with an option of their own, and its value
+
+
+async def recalled(memory: MemoryTopic) -> Memory:
+    found, now_ms = Memory(), time.time_ns() // 1_000_000
+    for offset, key, value in await memory.recall():
+        found.apply(offset, key, value, now_ms)
+    return found
+
+
+async def begin(client: Client, memory: MemoryTopic) -> Panicked:
+    """Notes what is set, then sets it."""
+    await memory.ensure()
+    known = (await recalled(memory)).panic
+    if known is not None and known.on:
+        previous = known.previous  # the first one's: what is set now is ours
+    else:
+        values = await describe_all_brokers(client, [DEFAULT_MIN, DEFAULT_MAX])
+        previous = Lags(*(_own(values, name) for name in (DEFAULT_MIN, DEFAULT_MAX)))
+        if previous.min == FOREVER:
+            raise ConfigError(DEFAULT_MIN, "is frozen already, and no note says by whom")
+        await memory.remember([Panic(True, previous, time.time_ns() // 1_000_000)])
+    await alter_all_brokers(client, [(DEFAULT_MIN, FOREVER), (DEFAULT_MAX, FOREVER)])
+    return Panicked(True, previous, await not_reached(client))
+
+
+async def end(client: Client, memory: MemoryTopic) -> Panicked:
+    """Sets back what still is as `begin` set it."""
+    known = (await recalled(memory)).panic if await memory.exists() else None
+    if known is None or not known.on:
+        raise ConfigError("guard panic --off", "there is no panic to end")
+    values = await describe_all_brokers(client, [DEFAULT_MIN, DEFAULT_MAX])
+    changes: Changes = [
+        (name, before)
+        for name, before in ((DEFAULT_MIN, known.previous.min), (DEFAULT_MAX, known.previous.max))
+        if _own(values, name) == FOREVER
+    ]
+    if changes:
+        await alter_all_brokers(client, changes)
+    await memory.remember([Panic(False, known.previous, time.time_ns() // 1_000_000)])
+    return Panicked(False, known.previous, {})
+
+
+def _own(values: dict[str, OptionValue], name: str) -> str | None:
+    return values[name].own if name in values else None
+
+
+async def not_reached(client: Client) -> dict[str, str]:
+    """Compacted topics that are cleaned all the same."""
+    topics = (await client.topology()).topics
+    described = await describe_topics(client, topics, NAMES)
+    found = {}
+    for topic, values in sorted(described.found.items()):
+        options = options_from(values)
+        if options.compacted and options.own.min not in (None, FOREVER):
+            found[topic] = options.own.min or ""
+    return found

@@ -1,0 +1,126 @@
+"""Where no replica is known to be right, somebody decides, and says so to all replicas alike.
+
+A key that replicas disagree about is written once more: a tombstone if it was deleted, or the value
+that one of them has. The new record reaches every replica, and what they held before is superseded.
+Nothing is chosen here: which of the two it is, and whose value, comes from a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sexton.audit.finding import AuditFinding
+from sexton.audit.summary import key_in_words
+from sexton.base.errors import ConfigError
+from sexton.base.partitions import TopicPartition
+from sexton.client.appending import append
+from sexton.client.client import Client
+from sexton.client.replica import Isolation
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is written about a key."""
+
+    partition: TopicPartition
+    key: bytes
+    keep: bool  # its value; False: a tombstone
+    broker: int | None = None  # whose value
+
+    def in_words(self, *, plain_keys: bool) -> str:
+        key = key_in_words(self.key, plain=plain_keys)
+        if self.keep:
+            return f"write the value again that broker {self.broker} has for the key {key}"
+        return f"write a tombstone for the key {key}"
+
+
+def choices_of(
+    findings: Iterable[AuditFinding],
+    tombstones: Sequence[str],
+    values: Sequence[str],
+    broker: int | None,
+) -> list[Choice]:
+    """What a person asked for, by the keys that were found; ConfigError for one that was not."""
+    about = [finding for finding in findings if finding.key is not None]
+    chosen = [Choice(each.partition, _key(each), False) for each in _named(about, tombstones)]
+    chosen += [
+        Choice(each.partition, _key(each), True, _holder(each, broker))
+        for each in _named(about, values, "--keep-value")
+    ]
+    keys = [(each.partition, each.key) for each in chosen]
+    if len({*keys}) < len(keys):
+        raise ConfigError("--keep-value", "and --publish-tombstone name the same key")
+    return chosen
+
+
+def _key(finding: AuditFinding) -> bytes:
+    assert finding.key is not None
+    return finding.key
+
+
+def _named(
+    findings: Sequence[AuditFinding],
+    names: Sequence[str],
+    option: str = "--publish-tombstone",
+) -> list[AuditFinding]:
+    found = []
+    for name in names:
+        match = next((each for each in findings if _is_called(_key(each), name)), None)
+        if match is None:
+            hint = "as text, as 0x and hexadecimal digits, or as the digest that the audit shows"
+            raise ConfigError(f"{option} {name}", "the replicas do not differ in this key", hint)
+        found.append(match)
+    return found
+
+
+def _is_called(key: bytes, name: str) -> bool:
+    digest = key_in_words(key, plain=False) or ""
+    text = key.decode("utf-8", "replace")
+    return name in (digest, digest.rpartition(" ")[2], text, "0x" + key.hex())
+
+
+def _holder(finding: AuditFinding, broker: int | None) -> int:
+    """The replica whose value it is to be."""
+    having = {node: value for node, value in finding.values.items() if value is not None}
+    if broker is not None:
+        if broker not in having:
+            who = ", ".join(map(str, sorted(having))) or "no broker"
+            raise ConfigError(f"--as-on {broker}", "has no value of this key", f"{who} has one")
+        return broker
+    if len({*having.values()}) != 1:
+        hint = "say whose it is to be, with --as-on BROKER"
+        why = "no replica has a value" if not having else "replicas have different values"
+        raise ConfigError("--keep-value", why, hint)
+    return min(having)
+
+
+async def publish(client: Client, choice: Choice, findings: Iterable[AuditFinding]) -> int:
+    """Writes it; the offset of the new record."""
+    value: bytes | None = None
+    if choice.keep:
+        finding = next(
+            each
+            for each in findings
+            if (each.partition, each.key) == (choice.partition, choice.key)
+        )
+        assert choice.broker is not None
+        offset = finding.offsets[choice.broker]
+        assert offset is not None
+        value = await _value(client, choice, choice.broker, offset)
+    return await append(client, choice.partition, [(choice.key, value)])
+
+
+async def _value(client: Client, choice: Choice, node: int, offset: int) -> bytes:
+    replica = client.replica(choice.partition, node)
+    async for chunk in replica.read(
+        offset, end=offset + 1, isolation=Isolation.READ_UNCOMMITTED, chunk_bytes=1 << 20
+    ):
+        for batch in chunk.batches():
+            if not batch.header.base_offset <= offset <= batch.header.last_offset:
+                continue
+            for record in batch.records():
+                if (record.offset, record.key) == (offset, choice.key) and record.value is not None:
+                    return bytes(record.value)
+    why = f"does not hold the value at offset {offset} any more"
+    raise ConfigError(f"broker {node}", why, "audit again")

@@ -1,0 +1,202 @@
+"""Options that a repair sets for its time, and puts back exactly.
+
+While a replica copies, no tombstone and no marker may go from the log that it copies: the topic is
+not cleaned meanwhile. `min.compaction.lag.ms` at 2^63-1 says that no record is ever old enough;
+`max.compaction.lag.ms` may not be below it, and is raised with it where it is set. Whoever wants
+the copying to be slow gets Kafka's replication throttle.
+
+Three rules, as in the guard: what was there is noted before it is changed; what is there already is
+not ours and stays; and only what still has our value is put back, all else is somebody's new wish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from sexton.base.errors import PeerError, Refused
+from sexton.base.kafka_errors import KafkaError
+from sexton.client.client import Client
+from sexton.client.connection import refused
+from sexton.guard.repair_notes import Held, Notes
+from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG
+from sexton.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from sexton.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+TOPIC, BROKER = 2, 4  # Kafka's ConfigResource.Type
+_OWN = {TOPIC: 1, BROKER: 2}  # Kafka's ConfigSource: set on this very topic or broker
+_SET, _DELETE = 0, 1
+CLEANUP_POLICY = "cleanup.policy"
+THROTTLED_REPLICAS = (
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
+THROTTLED_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+PATIENCE_S, PAUSE_S = 30.0, 0.1
+
+Place = tuple[int, str]  # kind and name
+Keep = Callable[[Notes], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    value: str | None  # what counts
+    own: str | None  # what is set right there; None: nothing
+
+
+async def described(
+    client: Client, place: Place, names: Iterable[str], node: int | None = None
+) -> dict[str, Value]:
+    """Options of a topic or broker, as one broker knows them; a broker knows its own only."""
+    kind, name = place
+    request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, list(names))])
+    if kind == BROKER:
+        node = int(name)
+    connection = await (client.any_broker() if node is None else client.broker(node))
+    (result,) = (await connection.ask(request)).results
+    if result.error_code:
+        raise refused(result.error_code, result.error_message or f"options of {name}")
+    own = _OWN[kind]
+    return {
+        each.name: Value(each.value, each.value if each.config_source == own else None)
+        for each in result.configs
+    }
+
+
+async def alter(client: Client, place: Place, changes: Mapping[str, str | None]) -> None:
+    """Some options of one topic or broker, all or none; None: back to not set."""
+    kind, name = place
+    configs = [
+        AlterableConfig(option, _DELETE if value is None else _SET, value)
+        for option, value in changes.items()
+    ]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, configs)])
+    # A broker refuses to change another one's options.
+    connection = await (client.broker(int(name)) if kind == BROKER else client.any_broker())
+    for each in (await connection.ask(request)).responses:
+        if each.error_code:
+            raise refused(each.error_code, each.error_message or f"options of {name}")
+
+
+@dataclass(slots=True)
+class HeldOptions:
+    """The options of one repair; `keep` makes notes durable."""
+
+    client: Client
+    notes: Notes
+    keep: Keep
+
+    # ── what is held ──
+
+    async def freeze(self, nodes: Iterable[int]) -> bool:
+        """No cleaning of the topic from now on, on these brokers; False: it is not compacted."""
+        place = (TOPIC, self.notes.topic)
+        found = await described(self.client, place, (CLEANUP_POLICY, MIN_LAG, MAX_LAG))
+        if "compact" not in (found[CLEANUP_POLICY].value or ""):
+            return False
+        wanted = {MIN_LAG: FOREVER}
+        limit = found.get(MAX_LAG)
+        held = any(each.option == MAX_LAG for each in self.notes.options)
+        if held or (limit is not None and int(limit.value or FOREVER) < int(FOREVER)):
+            wanted[MAX_LAG] = FOREVER
+        await self.hold(place, wanted)
+        for node in nodes:
+            await _until(lambda node=node: self._is_frozen(node), f"broker {node}")  # type: ignore[misc]
+        return True
+
+    async def _is_frozen(self, node: int) -> bool:
+        found = await described(self.client, (TOPIC, self.notes.topic), (MIN_LAG,), node)
+        return found[MIN_LAG].value == FOREVER
+
+    async def throttle(self, nodes: Iterable[int], bytes_per_s: int) -> None:
+        """Copies of this topic are made at most so fast by each of these brokers."""
+        await self.hold((TOPIC, self.notes.topic), dict.fromkeys(THROTTLED_REPLICAS, "*"))
+        for node in nodes:
+            await self.hold((BROKER, str(node)), dict.fromkeys(THROTTLED_RATES, str(bytes_per_s)))
+
+    async def hold(self, place: Place, wanted: Mapping[str, str]) -> None:
+        found = await described(self.client, place, wanted)
+        changes: dict[str, str | None] = {}
+        for option, value in wanted.items():
+            own = found[option].own if option in found else None
+            if own != value:
+                self._note(Held(*place, option, own, value))
+                changes[option] = value
+        if changes:
+            self.keep(self.notes)
+            await alter(self.client, place, changes)
+
+    def _note(self, held: Held) -> None:
+        """What was there before; if it is ours and somebody has changed it, their wish counts."""
+        others = [each for each in self.notes.options if _at(each) != _at(held)]
+        self.notes = replace(self.notes, options=(*others, held))
+
+    # ── putting it back ──
+
+    async def release(self) -> list[str]:
+        """All as it was; tells of what somebody else has changed meanwhile, and is left so."""
+        theirs: list[str] = []
+        places = dict.fromkeys((each.kind, each.name) for each in self.notes.options)
+        for place in places:
+            held = [each for each in self.notes.options if (each.kind, each.name) == place]
+            theirs += await self._release(place, held)
+            left = [each for each in self.notes.options if each not in held]
+            self.notes = replace(self.notes, options=tuple(left))
+            self.keep(self.notes)
+        return theirs
+
+    async def _release(self, place: Place, held: list[Held]) -> list[str]:
+        try:
+            found = await self._agreed(place, [each.option for each in held])
+        except Refused as error:
+            if error.error is not KafkaError.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            return [f"{place[1]} is not there any more"]
+        ours = {
+            each.option: each.previous
+            for each in held
+            if each.option in found and found[each.option].own == each.set
+        }
+        if ours:
+            await alter(self.client, place, ours)
+        return [
+            f"{each.option} of {place[1]} is {found[each.option].own or 'not set'} by now"
+            for each in held
+            if each.option in found
+            and each.option not in ours
+            and found[each.option].own != each.previous
+        ]
+
+    async def _agreed(self, place: Place, names: list[str]) -> dict[str, Value]:
+        """As all brokers know it: one that is behind would have us take our value for theirs."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            brokers = (await self.client.topology([])).brokers if place[0] == TOPIC else {0: None}
+            seen = [await described(self.client, place, names, node) for node in sorted(brokers)]
+            if all(each == seen[0] for each in seen):
+                return seen[0]
+            if time.monotonic() > deadline:
+                raise PeerError(place[1], "brokers do not agree about its options", "run it again")
+            await asyncio.sleep(PAUSE_S)
+
+
+def _at(held: Held) -> tuple[int, str, str]:
+    return held.kind, held.name, held.option
+
+
+async def _until(good: Callable[[], Awaitable[bool]], who: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not await good():
+        if time.monotonic() > deadline:
+            why = f"has not heard within {PATIENCE_S:g} s that the topic is not to be cleaned"
+            raise PeerError(who, why, "run it again: what was set is noted")
+        await asyncio.sleep(PAUSE_S)

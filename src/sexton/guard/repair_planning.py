@@ -1,0 +1,105 @@
+"""From an audit to jobs: who is wrong, what can be done about it, and what cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sexton.audit.finding import AuditFinding
+from sexton.base.errors import ConfigError
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.configs import topic_configs
+from sexton.guard.repair import look
+from sexton.machines.repair import Job, Sight, Stop, plan_job
+from sexton.machines.repair_verdicts import Decision, Judged, decide
+
+MIN_INSYNC = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will be done about one partition, or why nothing is."""
+
+    decision: Decision
+    sight: Sight
+    job: Job | None
+    refused: Stop | None  # it is clear what to do, and cannot be done
+
+
+def judged(finding: AuditFinding) -> Judged:
+    return Judged(
+        finding.identity,
+        finding.code,
+        finding.partition,
+        finding.replicas,
+        finding.verdict.right,
+        finding.verdict.certainty,
+        finding.message,
+        finding.verdict.because,
+        finding.key,
+    )
+
+
+def judged_of_report(told: Mapping[str, object], topic: str) -> list[Judged]:
+    """The findings of `sexton audit --format json` about a topic."""
+    found = told.get("findings")
+    if told.get("command") != "audit" or not isinstance(found, list):
+        hint = "write one with `sexton audit --format json`"
+        raise ConfigError("--findings", "is not the answer of an audit", hint)
+    for each in told.get("incomplete") or ():  # type: ignore[attr-defined]
+        if str(each["subject"]).startswith(f"{topic}-"):
+            why = f"the audit could not read {each['subject']}: {each['why']}"
+            raise ConfigError("--findings", why, "audit again when it can be read")
+    return [_reported(each) for each in found if each["topic"] == topic]
+
+
+def _reported(told: Mapping[str, object]) -> Judged:
+    right = told["right"]
+    replicas = told["replicas"]
+    assert isinstance(replicas, list) and (right is None or isinstance(right, list))
+    return Judged(
+        str(told["identity"]),
+        str(told["code"]),
+        TopicPartition(str(told["topic"]), int(str(told["partition"]))),
+        tuple(replicas),
+        None if right is None else tuple(right),
+        str(told["certainty"]),
+        str(told["message"]),
+        str(told["because"]),
+    )
+
+
+async def plan_repair(
+    client: Client,
+    findings: Iterable[Judged],
+    *,
+    partitions: Sequence[int] | None = None,
+    trusted: int | None = None,
+) -> list[Plan]:
+    """One plan for each partition that something was found in."""
+    by_partition: dict[TopicPartition, list[Judged]] = {}
+    for each in findings:
+        if partitions is None or each.partition.partition in partitions:
+            by_partition.setdefault(each.partition, []).append(each)
+    if not by_partition:
+        return []
+    topics = sorted({at.topic for at in by_partition})
+    configs = await topic_configs(client, topics, (MIN_INSYNC,))
+    racks = {node: each.rack for node, each in (await client.topology([])).brokers.items()}
+    plans = []
+    for at, some in sorted(by_partition.items()):
+        sight = await look(client, at)
+        decision = decide(at, sight.replicas, some, trusted)
+        min_insync = int(configs[at.topic][MIN_INSYNC] or 1)
+        plans.append(_plan(decision, sight, min_insync, racks))
+    return plans
+
+
+def _plan(decision: Decision, sight: Sight, min_insync: int, racks: dict[int, str | None]) -> Plan:
+    if not decision.is_clear:
+        return Plan(decision, sight, None, None)
+    found = plan_job(decision.partition, sight, decision.wrong, decision.sources, min_insync, racks)
+    if isinstance(found, Stop):
+        return Plan(decision, sight, None, found)
+    return Plan(decision, sight, found, None)

@@ -1,0 +1,142 @@
+"""What the guard knows, for people and programs: topics, why each is frozen, what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sexton.base.findings import Finding
+from sexton.guard.disk import Costs
+from sexton.machines.guard import Guard
+from sexton.machines.guard_notes import Entry, Lags
+from sexton.machines.guard_promise import findings, is_protected, will_be
+from sexton.machines.guard_watched import Watched
+
+FREE = ("free", "not compacted")
+_UNITS = (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    topic: str
+    state: str  # free, freezing, frozen, thawing, set back, unfrozen, frozen by others
+    why: tuple[str, ...]
+    since_ms: int | None
+    previous: Lags | None  # what it is set back to
+    protected: bool
+    delete_retention_ms: int | None
+    well_since_ms: int | None
+    held_back_bytes: int | None
+    noted_by: str | None
+    doubts: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    broker: int
+    usable_bytes: int | None
+    bytes_per_s: float
+    seconds_left: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    now_ms: int
+    guard: str
+    cluster_id: str | None
+    last_seen_ms: int | None
+    not_seen: str | None
+    reaction_ms: int
+    hold_ms: int
+    maintenance_until_ms: int | None
+    panic: bool
+    topics: tuple[TopicStatus, ...]  # compacted ones, those that are not free first
+    brokers: tuple[BrokerStatus, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def frozen(self) -> int:
+        return sum(1 for topic in self.topics if topic.state not in FREE)
+
+    @property
+    def ok(self) -> bool:
+        return self.not_seen is None and not any(f.severity == "error" for f in self.findings)
+
+
+def status_of(guard: Guard, costs: Costs, now_ms: int, cluster_id: str | None = None) -> Status:
+    topics = [
+        _topic(guard, watched, guard.memory.in_force(name), costs, now_ms)
+        for name, watched in guard.topics.items()
+        if watched.options is None or watched.options.compacted or guard.memory.in_force(name)
+    ]
+    topics.sort(key=lambda each: (each.state in FREE, each.topic))
+    until_ms = guard.memory.maintenance_until_ms
+    return Status(
+        now_ms,
+        guard.name,
+        cluster_id,
+        guard.last_seen_ms or None,
+        guard.not_seen,
+        guard.config.reaction_ms,
+        guard.config.hold_ms,
+        until_ms if until_ms > now_ms else None,
+        guard.memory.panic is not None and guard.memory.panic.on,
+        tuple(topics),
+        tuple(_broker(costs, node) for node in sorted(guard.brokers)),
+        tuple(findings(guard)),
+    )
+
+
+def _topic(
+    guard: Guard, watched: Watched, entry: Entry | None, costs: Costs, now_ms: int
+) -> TopicStatus:
+    name, options = watched.sight.name, watched.options
+    wanted = guard.wanted(watched, now_ms)
+    return TopicStatus(
+        name,
+        will_be(watched, entry),
+        wanted or (entry.note.why if entry is not None else ()),
+        entry.note.since_ms if entry is not None else None,
+        entry.note.previous if entry is not None else None,
+        is_protected(guard, watched),
+        options.delete_retention_ms if options is not None else None,
+        watched.well_since_ms,
+        costs.held_back(name) if entry is not None else None,
+        entry.note.by if entry is not None else None,
+        len(entry.note.doubts) if entry is not None else 0,
+    )
+
+
+def _broker(costs: Costs, node: int) -> BrokerStatus:
+    return BrokerStatus(
+        node, costs.usable.get(node), costs.bytes_per_s(node), costs.seconds_left(node)
+    )
+
+
+def iso(ms: int | None) -> str | None:
+    """2026-11-16T07:40:00Z"""
+    return None if ms is None else f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def long(seconds: float | None) -> str:
+    """A time that people can take in: `2 h 5 min`."""
+    if seconds is None:
+        return "-"
+    left = int(seconds)
+    for name, unit, smaller, small in _UNITS:
+        if left >= unit:
+            rest = left % unit // small
+            return f"{left // unit} {name}" + (f" {rest} {smaller}" if rest else "")
+    return f"{left} s"
+
+
+def size(count: int | None) -> str:
+    """Bytes for people: `12.5 MB`."""
+    if count is None:
+        return "-"
+    amount, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"

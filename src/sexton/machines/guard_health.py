@@ -1,0 +1,148 @@
+"""Are all replicas of a topic in sync, and can each that comes back be trusted?
+
+A topic is well when every assigned replica of every partition is in the ISR and none is being added
+or moved. A replica in the ISR has every tombstone there is, so from then on cleaning can do no
+harm. Two kinds of replicas are in the ISR and still not to be trusted:
+
+  - one that was away, unguarded, for longer than `delete.retention.ms`: the others may have
+    forgotten tombstones by then that it never saw. How long it was away at most is the time since
+    somebody last saw it in sync.
+  - one that was being filled while the leader changed: it may have copied a value from one leader
+    and missed the tombstone, which the next one had removed already. A replica whose broker is down
+    is not being filled; and one that leads was full before it could be elected.
+
+What brokers say may be old: a partition's leader epoch never goes back, so a view in which it does
+is passed over. And a topic counts as well only after every view, from whichever broker, has said so
+for a while (`guard`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from sexton.base.lazy_dataclass import dataclass
+from sexton.machines.guard_notes import Doubt
+
+AWAY = "was away, unguarded, for longer than delete.retention.ms"
+UNKNOWN = "was away before anybody guarded it, nobody knows for how long"
+LEADER_CHANGED = "was being filled when the leader changed"
+NEVER = 0  # in place of a time: nobody has ever seen it
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSight:
+    partition: int
+    leader: int  # -1: nobody
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSight:
+    name: str
+    topic_id: str
+    partitions: tuple[PartitionSight, ...]
+
+    @property
+    def replicated(self) -> bool:
+        """One replica alone has nobody to disagree with."""
+        return any(len(p.replicas) > 1 for p in self.partitions)
+
+
+Place = tuple[int, int]  # partition, replica
+
+
+@dataclass(slots=True)
+class Health:
+    """What is known of one topic's replicas."""
+
+    topic_id: str
+    places: dict[int, PartitionSight] = field(default_factory=dict)
+    out: dict[Place, int] = field(default_factory=dict)  # when each was last seen in sync
+    moved: dict[Place, None] = field(default_factory=dict)  # filled while the leader changed
+
+    def see(self, sight: TopicSight, brokers: frozenset[int], last_seen_ms: int) -> None:
+        """`last_seen_ms`: when this topic was last looked at, or `NEVER`."""
+        for place in sight.partitions:
+            before = self.places.get(place.partition)
+            if before is not None and place.leader_epoch < before.leader_epoch:
+                continue
+            if before is not None:
+                self._notice_move(before, place, brokers)
+            self._notice_absence(place, last_seen_ms)
+            self.places[place.partition] = place
+
+    def _notice_move(
+        self, before: PartitionSight, now: PartitionSight, brokers: frozenset[int]
+    ) -> None:
+        if before.leader < 0 or now.leader == before.leader:
+            return
+        for replica in before.replicas:
+            was_filled = replica not in before.isr and replica != now.leader
+            if was_filled and (replica in brokers or replica in now.isr):
+                self.moved[now.partition, replica] = None
+
+    def _notice_absence(self, place: PartitionSight, last_seen_ms: int) -> None:
+        for replica in place.replicas:
+            at = place.partition, replica
+            if replica in place.isr:
+                self.out.pop(at, None)
+            elif replica not in place.adding:  # who is being added was never in sync
+                self.out.setdefault(at, last_seen_ms)
+        for number, replica in [*self.out, *self.moved]:
+            if number == place.partition and replica not in place.replicas:
+                self.out.pop((number, replica), None)
+                self.moved.pop((number, replica), None)  # it starts empty if it comes back
+
+    def reasons(self) -> tuple[str, ...]:
+        """Why cleaning could do harm now; empty if all is well."""
+        found: dict[str, list[int]] = {}
+        for place in self.places.values():
+            for replica in place.replicas:
+                if replica in place.adding or replica in place.removing:
+                    found.setdefault(f"replica {replica} is being moved", []).append(
+                        place.partition
+                    )
+                elif replica not in place.isr:
+                    where = "offline" if replica in place.offline else "not in sync"
+                    found.setdefault(f"replica {replica} is {where}", []).append(place.partition)
+                elif replica in place.offline:
+                    found.setdefault(f"replica {replica} is offline", []).append(place.partition)
+            if place.leader < 0:
+                found.setdefault("nobody leads", []).append(place.partition)
+        return tuple(f"{why} ({_partitions(numbers)})" for why, numbers in sorted(found.items()))
+
+    def doubts(self, now_ms: int, budget_ms: int, safe_until_ms: int = 0) -> tuple[Doubt, ...]:
+        """Replicas that are not to be trusted once they are back, if cleaning stops only now.
+
+        Until `safe_until_ms` it was stopped.
+        """
+        found = []
+        for (partition, replica), since_ms in self.out.items():
+            if since_ms == NEVER and not safe_until_ms:
+                found.append(Doubt(partition, replica, UNKNOWN))
+            elif now_ms - max(since_ms, safe_until_ms) >= budget_ms:
+                found.append(Doubt(partition, replica, AWAY))
+        return tuple(sorted(found, key=_by_place))
+
+    def moves(self) -> tuple[Doubt, ...]:
+        return tuple(Doubt(*place, LEADER_CHANGED) for place in sorted(self.moved))
+
+    def holds(self, doubt: Doubt) -> bool:
+        """Is that replica still assigned? One that was removed starts empty."""
+        place = self.places.get(doubt.partition)
+        return place is None or doubt.replica in place.replicas
+
+
+def _by_place(doubt: Doubt) -> Place:
+    return doubt.partition, doubt.replica
+
+
+def _partitions(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:4]))
+    more = f" and {len(numbers) - 4} more" if len(numbers) > 4 else ""
+    return f"partition{'s' if len(numbers) > 1 else ''} {shown}{more}"

@@ -1,0 +1,143 @@
+"""A transaction that is open on some replica: may it be aborted?
+
+`kafka-transactions abort` writes an ABORT marker without asking anybody. Where a replica has merely
+missed a COMMIT, that turns acknowledged records into aborted ones. So first all replicas are asked
+how the transaction ended, and its coordinator:
+
+    a replica shows its records            committed: no
+    a replica hides them, or lists it      aborted: yes, it says the same once more
+    one has it behind it, and no trace     unknown: no, the replica that waits is to be rebuilt
+    open on all, its coordinator is at it  under way: no, it will end
+    open on all, nobody will end it        hanging: yes
+    a replica or coordinator is silent     unknown: no
+
+There is one more way to lose a marker: a leader elected without being in sync, which the others
+then followed. All replicas have the transaction open, and only the coordinator knows. If it says
+CompleteCommit, that may be this transaction (since KIP-890 its epoch would be the next one) or
+another one of the same producer; so it is not aborted either, unless a person says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from sexton.base.lazy_dataclass import dataclass
+
+Fate = Literal["open", "committed", "aborted", "unknown", "unreadable"]
+Ended = Literal[
+    "committed", "aborted", "unknown", "disputed", "under way", "hanging", "not asked", "not open"
+]
+UNDER_WAY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What one replica knows of a transaction."""
+
+    node: int
+    fate: Fate
+    how: str  # a clause: `shows its record at offset 7`
+    marker: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinated:
+    """What the coordinator says of the transaction's producer."""
+
+    transactional_id: str
+    node: int
+    state: str
+    epoch: int
+    timeout_ms: int
+    started_ms: int
+    has_partition: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How it ended, as far as that is known, and what follows."""
+
+    ended: Ended
+    may_abort: bool
+    because: str
+    loss: str | None  # what an abort would cost, if it may not be
+    advice: str
+
+
+def judge_ending(
+    start: int,
+    epoch: int,
+    known: Sequence[Known],
+    coordinator: Coordinated | None,
+    *,
+    complete: bool,
+) -> Ending:
+    """`coordinator` None: none knows the producer; `complete`: all of them were asked."""
+    by_fate: dict[str, list[Known]] = {}
+    for each in known:
+        by_fate.setdefault(each.fate, []).append(each)
+    waiting = _brokers(by_fate.get("open", ()))
+    rebuild = "rebuild what waits: `sexton repair`"
+    if not waiting:
+        return Ending("not open", False, "no replica has it open", None, "there is nothing to do")
+    records = f"records of it from offset {start} on"
+    if "committed" in by_fate and "aborted" in by_fate:
+        because = f"{_told(by_fate['committed'])}, but {_told(by_fate['aborted'])}"
+        loss = f"{records} may have been committed, and would be hidden on {waiting}"
+        return Ending("disputed", False, because, loss, f"audit the topic, then {rebuild}")
+    if "committed" in by_fate:
+        loss = f"{records} were committed, and would be hidden on {waiting}"
+        return Ending("committed", False, _told(by_fate["committed"]), loss, rebuild)
+    if "aborted" in by_fate:
+        advice = f"an abort does no harm, it was aborted before; or {rebuild}"
+        return Ending("aborted", True, _told(by_fate["aborted"]), None, advice)
+    may_have = f"{records} may have been committed, and would be hidden on {waiting}"
+    if "unknown" in by_fate:
+        because = f"{_told(by_fate['unknown'])}: how it ended cannot be known"
+        return Ending("unknown", False, because, may_have, rebuild)
+    if "unreadable" in by_fate:
+        return Ending(
+            "not asked", False, _told(by_fate["unreadable"]), may_have, "ask again when it is up"
+        )
+    return _open_everywhere(epoch, coordinator, complete, may_have)
+
+
+def _open_everywhere(
+    epoch: int, coordinator: Coordinated | None, complete: bool, may_have: str
+) -> Ending:
+    if coordinator is None:
+        if not complete:
+            because = "not every broker has said which transactions it coordinates"
+            return Ending("not asked", False, because, may_have, "ask again when all are up")
+        because = (
+            "every replica has it open, and no coordinator tells us of its producer (they tell of "
+            "transactional ids that we may DESCRIBE)"
+        )
+        return Ending("hanging", True, because, None, "abort it: nobody else will end it")
+    said = f"broker {coordinator.node} coordinates {coordinator.transactional_id}"
+    if coordinator.state in UNDER_WAY and coordinator.has_partition:
+        because = f"{said}, and says {coordinator.state}"
+        advice = "wait: its producer ends it, or its coordinator when its timeout is over"
+        return Ending("under way", False, because, may_have, advice)
+    if coordinator.state == "CompleteCommit":
+        as_it_would = (
+            ", in the epoch that its marker would have" if coordinator.epoch > epoch else ""
+        )
+        because = (
+            f"{said}, and the last one was committed{as_it_would}: if it was this one, its marker "
+            "was lost on all replicas"
+        )
+        advice = "ask whoever runs the producer; if it was not committed, use --force"
+        return Ending("unknown", False, because, may_have, advice)
+    because = f"every replica has it open, and {said}, which says {coordinator.state}"
+    return Ending("hanging", True, because, None, "abort it: nobody else will end it")
+
+
+def _told(known: Sequence[Known]) -> str:
+    return "; ".join(f"broker {each.node} {each.how}" for each in known)
+
+
+def _brokers(known: Sequence[Known]) -> str:
+    nodes = [str(each.node) for each in known]
+    return ("broker " if len(nodes) == 1 else "brokers ") + ", ".join(nodes) if nodes else ""

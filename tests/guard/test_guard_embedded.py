@@ -1,0 +1,170 @@
+"""The guard beside a cluster that forgets by timers, as Apache Kafka does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from sexton.lab.divergences import EMBEDDED_OPTIONS, SCENARIOS
+from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG
+from sexton.testing.embedded import EmbeddedCluster
+from sexton.testing.waiting import until
+from tests.conftest import RunSexton
+from tests.guard.harness import GuardedCluster, RunningGuard, options_of
+
+ALWAYS = ("tombstone-divergence", "slow-reassignment")
+PREVENTED = (*ALWAYS, "aborted-as-committed", "stuck-partition")
+COMPACTED = {"cleanup.policy": "compact", MAX_LAG: 7_200_000}
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(
+        compaction="independent", options=EMBEDDED_OPTIONS, frozen_clock=True
+    ) as embedded:
+        yield embedded
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if n in ALWAYS else [pytest.mark.soak]) for n in PREVENTED],
+)
+def test_replicas_do_not_diverge_while_a_guard_looks(name: str, cluster: EmbeddedCluster) -> None:
+    """Without one they do: tests/cluster/test_divergences.py."""
+    with RunningGuard(cluster.bootstrap_servers) as guard:
+        guard.catch_up()
+        outcome = SCENARIOS[name](GuardedCluster(cluster, guard))
+        assert not outcome.forgotten
+        assert not outcome.diverged
+        assert outcome.cleaned_up
+        until(lambda: guard.state_of(outcome.topic) == "free", "the topic is free again")
+    assert options_of(cluster.bootstrap_servers, outcome.topic)[MIN_LAG].own is None
+
+
+@pytest.mark.parametrize(
+    ("seed", "actions"),
+    [(7, 14), *(pytest.param(seed, 80, marks=pytest.mark.soak) for seed in range(1, 6))],
+)
+def test_guards_and_brokers_come_and_go_and_every_option_is_as_before(
+    seed: int, actions: int, cluster: EmbeddedCluster
+) -> None:
+    """Guards end between any two requests, as by kill -9; at times there are two, or none."""
+    rng = random.Random(seed)
+    servers = cluster.bootstrap_servers
+    topics = {"plain": {}, "both": {MIN_LAG: 1_000, MAX_LAG: 60_000}, "min": {MIN_LAG: 5}}
+    for topic, more in topics.items():
+        cluster.create_topic(topic, [[1, 2, 3], [2, 3, 1]], {"cleanup.policy": "compact", **more})
+    before = {topic: options_of(servers, topic) for topic in topics}
+    guards = [RunningGuard(servers).__enter__()]
+    guards[0].catch_up()
+    down: int | None = None
+    froze = 0
+    for _ in range(actions):
+        match rng.randrange(3):
+            case 0 if down is None:
+                down = rng.choice((1, 2, 3))
+                cluster.kill(down)
+            case 0 if down is not None:
+                cluster.restart(down)
+                down = None
+            case 1 if guards:
+                guards.pop(rng.randrange(len(guards))).kill()
+            case _:
+                guards.append(RunningGuard(servers).__enter__())
+        if guards and rng.random() < 0.6:
+            guards[0].catch_up(rng.randrange(1, 4))
+        froze += any(guard.status().frozen for guard in guards)
+    assert froze, "nothing was ever frozen: this proves nothing"
+    if down is not None:
+        cluster.restart(down)
+    for guard in guards:
+        guard.__exit__()
+    assert run_audited(servers), "replicas that were away while nobody looked were looked at"
+    with RunningGuard(servers) as guard:
+        until(lambda: all(guard.state_of(topic) == "free" for topic in topics), "all are free")
+        assert {topic: options_of(servers, topic) for topic in topics} == before
+
+
+def run_audited(servers: str) -> bool:
+    from sexton.cli.main import main
+
+    return main(["guard", "thaw", "--all", "--audited", "-b", servers]) in (0, 1, 3)
+
+
+# ── the commands ──
+
+
+@pytest.fixture
+def orders(cluster: EmbeddedCluster) -> EmbeddedCluster:
+    cluster.create_topic("orders", [[1, 2, 3]], COMPACTED)
+    cluster.create_topic("alone", [[1]], {"cleanup.policy": "compact"})
+    cluster.create_topic("events", [[1, 2, 3]], {"cleanup.policy": "delete"})
+    return cluster
+
+
+def test_by_hand_and_back(run_sexton: RunSexton, orders: EmbeddedCluster) -> None:
+    reach = ("-b", orders.bootstrap_servers, "--format", "json")
+    before = options_of(orders.bootstrap_servers, "orders")
+    frozen = run_sexton("guard", "freeze", "orders", *reach)
+    assert frozen.code == 0, frozen.stderr
+    assert options_of(orders.bootstrap_servers, "orders")[MIN_LAG].own == FOREVER
+    status = run_sexton("guard", "status", *reach).json
+    (row,) = [row for row in status["topics"] if row["topic"] == "orders"]
+    assert (row["state"], row["why"]) == ("frozen", "frozen by hand")
+    assert (row["previous_min"], row["previous_max"]) == ("not set", "7200000")
+    assert {row["topic"] for row in status["topics"]} == {"orders", "alone", "_sexton_guard"}
+    thawed = run_sexton("guard", "thaw", "orders", *reach)
+    assert thawed.code == 0, thawed.stderr
+    assert options_of(orders.bootstrap_servers, "orders") == before
+
+
+def test_what_makes_no_sense_is_refused(run_sexton: RunSexton, orders: EmbeddedCluster) -> None:
+    reach = ("-b", orders.bootstrap_servers)
+    for topic, why in (("nope", "no such topic"), ("events", "not compacted"), ("alone", "one")):
+        answer = run_sexton("guard", "freeze", topic, *reach)
+        assert answer.code == 2 and why in answer.stderr, answer.stderr
+    assert run_sexton("guard", "freeze", *reach).code == 2
+    assert run_sexton("guard", "maintenance", *reach).code == 2
+    assert run_sexton("guard", "maintenance", "--for", "soon", *reach).code == 2
+    assert run_sexton("guard", "panic", "--off", *reach).code == 2
+    assert run_sexton("guard", "thaw", "nope", *reach).code == 3
+
+
+def test_a_plan_changes_nothing_and_once_does_it(
+    run_sexton: RunSexton, orders: EmbeddedCluster
+) -> None:
+    orders.kill(3)
+    orders.wait_for("orders", 0, lambda state: 3 not in state.isr)
+    reach = ("-b", orders.bootstrap_servers, "--format", "json")
+    plan = run_sexton("guard", "plan", *reach).json
+    assert [(step["topic"], step["step"]) for step in plan["steps"]] == [("orders", "freeze")]
+    assert options_of(orders.bootstrap_servers, "orders")[MIN_LAG].own is None
+    assert run_sexton("guard", "run", "--once", *reach).code == 1, (
+        "nobody knows how long it is away"
+    )
+    assert options_of(orders.bootstrap_servers, "orders")[MIN_LAG].own == FOREVER
+    refused = run_sexton("guard", "thaw", "orders", *reach)
+    assert refused.code == 1 and "stays frozen" in refused.stderr
+    forced = run_sexton("guard", "thaw", "orders", "--force", *reach)
+    assert options_of(orders.bootstrap_servers, "orders")[MIN_LAG].own is None, forced.stderr
+
+
+def test_maintenance_freezes_all_and_panic_the_default(
+    run_sexton: RunSexton, orders: EmbeddedCluster
+) -> None:
+    servers = orders.bootstrap_servers
+    before = options_of(servers, "orders")
+    assert run_sexton("guard", "maintenance", "--for", "2h", "-b", servers).code == 0
+    assert options_of(servers, "orders")[MIN_LAG].own == FOREVER
+    assert run_sexton("guard", "maintenance", "--off", "-b", servers).code == 0
+    assert options_of(servers, "orders") == before
+    orders.create_topic("own", [[1, 2, 3]], {"cleanup.policy": "compact", MIN_LAG: 5})
+    panic = run_sexton("guard", "panic", "-b", servers, "--format", "json")
+    assert panic.code == 1
+    assert [finding["where"] for finding in panic.json["findings"]] == ["own"]
+    assert options_of(servers, "orders")[MIN_LAG].value == FOREVER
+    assert run_sexton("guard", "panic", "-b", servers).code == 1, "again: the first note counts"
+    assert run_sexton("guard", "panic", "--off", "-b", servers).code == 0
+    assert options_of(servers, "orders") == before

@@ -1,0 +1,406 @@
+"""A repair that is interrupted, refused, helped, or told what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sexton.base.partitions import TopicPartition
+from sexton.cli.main import main
+from sexton.client.client import Client
+from sexton.guard.repair import Repair, begin
+from sexton.guard.repair_notes import Notes, NotesFile
+from sexton.guard.repair_options import TOPIC, described
+from sexton.guard.repair_planning import judged, plan_repair
+from sexton.lab.divergences import EMBEDDED_OPTIONS
+from sexton.lab.looking import consumed
+from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG
+from sexton.survey import judging
+from sexton.survey.plan import Wanted
+from sexton.survey.runner import LocalRunner
+from sexton.survey.survey import Survey, run_survey
+from sexton.testing.embedded import EmbeddedCluster
+from sexton.testing.waiting import until
+from tests.guard.harness import QUICK, RunningGuard
+from tests.repair.stages import diverged
+
+PREVIOUS = {MIN_LAG: "7", MAX_LAG: "86400000"}
+Run = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(
+        compaction="independent", options=EMBEDDED_OPTIONS, frozen_clock=True
+    ) as started:
+        yield started
+
+
+@pytest.fixture
+def run(cluster: EmbeddedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def repair(topic: str, *arguments: str) -> tuple[int, dict[str, Any]]:
+        where = ["-b", cluster.bootstrap_servers, "--state", str(tmp_path / "notes.json")]
+        capsys.readouterr()
+        code = main(["repair", topic, *where, "--format", "json", *arguments])
+        return code, json.loads(capsys.readouterr().out)
+
+    return repair
+
+
+def options_of(cluster: EmbeddedCluster, topic: str) -> dict[str, str | None]:
+    """What is set on the topic itself."""
+
+    async def ask() -> dict[str, str | None]:
+        async with Client(cluster.bootstrap_servers) as client:
+            found = await described(client, (TOPIC, topic), (MIN_LAG, MAX_LAG))
+            return {name: value.own for name, value in found.items()}
+
+    return asyncio.run(ask())
+
+
+ALL = (1, 2, 3)
+TOPICS = {
+    "words": ALL, "notes": ALL, "killed": ALL, "operator": ALL, "guarded": ALL, "deleted": ALL,
+    "lives": ALL, "untouched": ALL, "two-copies": (1, 3), "many": ALL, "crash": ALL,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def topics(cluster: EmbeddedCluster) -> dict[str, str]:
+    """In each of them the deleted key k lives on broker 3, which leads."""
+    made = diverged(cluster, TOPICS, {"many": "kl"})
+    for topic in made.values():
+        assert "k" in consumed(cluster.bootstrap_servers, topic).latest
+    return made
+
+
+@pytest.fixture
+def untouched(topics: dict[str, str]) -> str:
+    """For tests after which it is still the same."""
+    return topics["untouched"]
+
+
+def audit(cluster: EmbeddedCluster, topic: str) -> Survey:
+    return run_survey(Wanted(cluster.bootstrap_servers, topics=(topic,)), LocalRunner())
+
+
+# ── interrupted ──
+
+
+class Interrupted(Exception):
+    pass
+
+
+@dataclass(slots=True)
+class Lives:
+    """A process that dies over and over: at each thing that it has not said or noted before."""
+
+    of_words: bool = False
+    of_notes: bool = False
+    known: set[str] = field(default_factory=set)
+    hear: Callable[[str], None] = print
+
+    def speak(self, partition: TopicPartition | None, what: str) -> None:
+        self.hear(what)
+        if self.of_words:
+            self._end(f"{partition} {what}")
+
+    def note(self, notes: Notes) -> None:
+        if self.of_notes:
+            self._end(str(notes))
+
+    def _end(self, what: str) -> None:
+        if what not in self.known:
+            self.known.add(what)
+            raise Interrupted(what)
+
+
+@dataclass(slots=True)
+class MortalFile(NotesFile):
+    lives: Lives = field(default_factory=Lives)
+
+    def write(self, notes: Notes) -> None:
+        NotesFile.write(self, notes)
+        self.lives.note(notes)
+
+
+async def live(cluster: EmbeddedCluster, topic: str, path: Path, lives: Lives) -> None:
+    async with Client(cluster.bootstrap_servers) as client:
+        with MortalFile(path, lives=lives) as file:
+            notes = file.read()
+            if notes is None:
+                found = (await asyncio.to_thread(audit, cluster, topic)).findings
+                plans = await plan_repair(client, [judged(each) for each in found])
+                if not plans:
+                    return  # the last one died after all was done
+                (plan,) = plans
+                assert plan.job is not None
+                topology = await client.topology([topic])
+                topic_id = topology.topic(topic).topic_id.hex()
+                jobs = (plan.job,)
+                notes = begin(file, Notes(topology.cluster_id or "", topic, topic_id, 0, (), jobs))
+            repair = Repair(client, file, notes, lives.speak)
+            await repair.rebuild()
+            await repair.release()
+
+
+@pytest.mark.parametrize(
+    ("name", "lives"), [("words", Lives(of_words=True)), ("notes", Lives(of_notes=True))]
+)
+def test_it_may_die_after_every_single_step(
+    cluster: EmbeddedCluster, topics: dict[str, str], name: str, lives: Lives, tmp_path: Path
+) -> None:
+    topic = topics[name]
+    cluster.alter_topic(topic, PREVIOUS)
+    before = cluster.partition(topic)
+    path = tmp_path / "notes.json"
+    for _ in range(40):
+        try:
+            asyncio.run(live(cluster, topic, path, lives))
+            break
+        except Interrupted:
+            pass
+    assert len(lives.known) >= 5, "it was not interrupted often enough to prove anything"
+    assert not path.exists()
+    assert options_of(cluster, topic) == PREVIOUS
+    after = cluster.partition(topic)
+    assert before is not None and after is not None and after.replicas == before.replicas
+    assert not list(audit(cluster, topic).findings)
+    for node in (1, 2, 3):
+        cluster.elect(topic, 0, node)
+        assert "k" not in consumed(cluster.bootstrap_servers, topic).latest
+
+
+def test_kill_9_while_a_replica_copies(
+    cluster: EmbeddedCluster, topics: dict[str, str], run: Run, tmp_path: Path
+) -> None:
+    topic = topics["killed"]
+    cluster.alter_topic(topic, PREVIOUS)
+    notes = tmp_path / "notes.json"
+    command = [sys.executable, "-m", "sexton.cli.main", "repair", topic, "--yes"]
+    where = ["-b", cluster.bootstrap_servers, "--state", str(notes)]
+    cluster.slow_down(3)
+    try:
+        with subprocess.Popen([*command, *where], stdout=subprocess.DEVNULL) as process:
+            until(
+                lambda: notes.exists() and json.loads(notes.read_bytes())["jobs"][0]["emptied"],
+                "the wrong copy is deleted",
+            )
+            os.kill(process.pid, signal.SIGKILL)
+    finally:
+        cluster.speed_up(3)
+    assert options_of(cluster, topic) == {MIN_LAG: FOREVER, MAX_LAG: FOREVER}
+    code, told = run(topic, "--yes")
+    assert code == 0, told
+    assert told["summary"]["rebuilt"] == 1
+    assert options_of(cluster, topic) == PREVIOUS
+    assert not list(audit(cluster, topic).findings)
+
+
+def test_the_broker_that_is_copied_from_dies(
+    cluster: EmbeddedCluster, topics: dict[str, str], tmp_path: Path
+) -> None:
+    topic = topics["crash"]
+    path = tmp_path / "notes.json"
+    said: list[str] = []
+    lives = Lives()
+    lives.hear = said.append
+    cluster.slow_down(3)
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            repair = pool.submit(asyncio.run, live(cluster, topic, path, lives))
+            until(lambda: any("begins anew" in what for what in said), "broker 3 copies")
+            leader = cluster.leader_of(topic)
+            cluster.kill(leader)
+            cluster.wait_for(topic, 0, lambda state: state.leader not in (leader, -1))
+        finally:
+            cluster.speed_up(3)
+        cluster.restart(leader)
+        repair.result(60)
+    assert any("once more" in what for what in said), said
+    assert not list(audit(cluster, topic).findings)
+    assert options_of(cluster, topic)[MIN_LAG] is None
+
+
+def test_what_an_operator_sets_meanwhile_stays(
+    cluster: EmbeddedCluster, topics: dict[str, str], tmp_path: Path
+) -> None:
+    topic = topics["operator"]
+    path = tmp_path / "notes.json"
+    with pytest.raises(Interrupted, match="not cleaned"):
+        asyncio.run(live(cluster, topic, path, Lives(of_words=True)))
+    assert options_of(cluster, topic)[MIN_LAG] == FOREVER
+    cluster.alter_topic(topic, {MIN_LAG: 42})
+    asyncio.run(live(cluster, topic, path, Lives()))
+    assert options_of(cluster, topic)[MIN_LAG] == "42"
+
+
+def test_beside_a_guard_that_freezes_and_thaws_the_same_topic(
+    cluster: EmbeddedCluster, topics: dict[str, str], run: Run
+) -> None:
+    topic = topics["guarded"]
+    cluster.alter_topic(topic, PREVIOUS)
+    config = replace(QUICK, only=frozenset({topic}))
+    with RunningGuard(cluster.bootstrap_servers, config) as guard:
+        guard.catch_up()
+        cluster.kill(2)
+        until(lambda: options_of(cluster, topic)[MIN_LAG] == FOREVER, "the guard freezes it")
+        cluster.restart(2)
+        cluster.wait_for(topic, 0, lambda state: len(state.isr) == 3)
+        code, told = run(topic, "--yes")  # the guard sets it free meanwhile
+        assert code == 0, told
+        assert not list(audit(cluster, topic).findings)
+        until(lambda: options_of(cluster, topic) == PREVIOUS, "all is as it was")
+
+
+# ── refused, or with help ──
+
+
+def test_it_does_not_go_below_min_insync_replicas(
+    cluster: EmbeddedCluster, run: Run, untouched: str
+) -> None:
+    topic = untouched
+    cluster.alter_topic(topic, {"min.insync.replicas": 3})
+    before = cluster.partition(topic)
+    code, told = run(topic, "--yes")
+    assert code == 1
+    (finding,) = told["findings"]
+    assert finding["code"] == "not-repaired" and "no broker is free" in finding["message"]
+    assert cluster.partition(topic) == before
+    assert options_of(cluster, topic)[MIN_LAG] is None
+    cluster.alter_topic(topic, {"min.insync.replicas": None})
+
+
+def test_of_two_replicas_one_is_never_left_alone(
+    cluster: EmbeddedCluster, topics: dict[str, str], run: Run
+) -> None:
+    topic = topics["two-copies"]
+    code, told = run(topic, "--yes")
+    assert code == 0, told
+    steps = [each["what"] for each in told["steps"]]
+    assert any("broker 2 holds a copy" in step for step in steps)
+    state = cluster.partition(topic)
+    assert state is not None and set(state.replicas) == {1, 3}
+    assert not list(audit(cluster, topic).findings)
+
+
+def test_keys_that_nobody_looked_at_are_not_thrown_away(
+    cluster: EmbeddedCluster,
+    topics: dict[str, str],
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two keys differ, and one is looked at; a production topic has thousands of them."""
+    monkeypatch.setattr(judging, "MOST_JUDGED", 1)
+    code, told = run(topics["many"], "--yes")
+    assert code == 1
+    (finding,) = told["findings"]
+    assert finding["code"] == "not-repaired" and "1 more key" in finding["message"]
+    assert "--keep-copy" in finding["remedy"]
+    code, told = run(topics["many"], "--yes", "--keep-copy", str(tmp_path / "wrong"))
+    assert code == 0, told
+    assert not list(audit(cluster, topics["many"]).findings)
+
+
+def test_without_consent_nothing_is_done(
+    cluster: EmbeddedCluster, run: Run, untouched: str
+) -> None:
+    before = cluster.partition(untouched)
+    code, told = run(untouched)  # nobody is there to be asked
+    assert code == 2 and "--yes" in told["error"]["subject"]
+    assert cluster.partition(untouched) == before
+
+
+def test_a_topic_that_is_well_is_left_alone(cluster: EmbeddedCluster, run: Run) -> None:
+    cluster.create_topic("well", [[1, 2, 3]], {"cleanup.policy": "compact"})
+    code, told = run("well", "--yes")
+    assert code == 0 and told["summary"]["to_rebuild"] == 0
+
+
+# ── told what to do ──
+
+
+def test_a_person_may_say_that_the_key_was_deleted(
+    cluster: EmbeddedCluster, topics: dict[str, str], run: Run
+) -> None:
+    topic = topics["deleted"]
+    before = cluster.partition(topic)
+    code, told = run(topic, "--yes", "--publish-tombstone", "k")
+    assert code == 0, told
+    assert "tombstone" in told["choices"][0]["what"]
+    assert cluster.partition(topic) == before  # no replica had to be rebuilt
+    assert "k" not in consumed(cluster.bootstrap_servers, topic).latest
+    assert not list(audit(cluster, topic).findings)
+
+
+def test_or_that_it_lives(cluster: EmbeddedCluster, topics: dict[str, str], run: Run) -> None:
+    topic = topics["lives"]
+    code, told = run(topic, "--yes", "--keep-value", "k", "--as-on", "3")
+    assert code == 0, told
+    for node in (1, 2, 3):
+        cluster.elect(topic, 0, node)
+        assert consumed(cluster.bootstrap_servers, topic).latest["k"] == "1"
+
+
+def test_a_key_that_replicas_agree_on_is_not_written(run: Run, untouched: str) -> None:
+    code, told = run(untouched, "--yes", "--publish-tombstone", "filler")
+    assert code == 2 and "do not differ" in told["error"]["why"]
+
+
+def test_nothing_is_guessed_where_nobody_can_know(
+    cluster: EmbeddedCluster,
+    run: Run,
+    untouched: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The audit's own report, but for its verdict."""
+    topic = untouched
+    where = ["-b", cluster.bootstrap_servers, "-t", topic, "--engine", "local"]
+    capsys.readouterr()
+    assert main(["audit", *where, "--format", "json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(report), encoding="utf-8")
+    code, told = run(topic, "--dry-run", "--findings", str(file))
+    assert code == 0 and told["summary"]["to_rebuild"] == 1
+
+    report["findings"][0] |= {"right": None, "certainty": "unknown", "replicas": [1, 2, 3]}
+    file.write_text(json.dumps(report), encoding="utf-8")
+    before = cluster.partition(topic)
+    code, told = run(topic, "--yes", "--findings", str(file))
+    assert code == 1 and told["summary"]["to_rebuild"] == 0
+    assert "--publish-tombstone KEY" in told["findings"][0]["remedy"]
+    assert cluster.partition(topic) == before
+    code, told = run(topic, "--dry-run", "--findings", str(file), "--trust", "1")
+    assert code == 0 and told["summary"]["to_rebuild"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["orders:x"], "TOPIC:PARTITION"),
+        (["orders", "--as-on", "1"], "--keep-value"),
+        (["no-such-topic"], "no such topic"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    cluster: EmbeddedCluster,
+    arguments: list[str],
+    complaint: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["repair", *arguments, "-b", cluster.bootstrap_servers]) == 2
+    assert complaint in capsys.readouterr().err

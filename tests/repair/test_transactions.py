@@ -1,0 +1,227 @@
+"""May a transaction be aborted? `sexton txn`, on transactions that hang and on those that do not.
+
+Each refusal has its negative control: with `--force` the very data is gone that it would protect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from sexton.base.partitions import TopicPartition
+from sexton.cli.main import main
+from sexton.client.client import Client
+from sexton.client.transaction_lists import describe_transaction
+from sexton.lab.divergences import EMBEDDED_OPTIONS
+from sexton.lab.looking import consumed
+from sexton.lab.stage import FOREVER_MS
+from sexton.testing.embedded import EmbeddedCluster
+from sexton.testing.waiting import until
+from tests.repair.stages import stage
+
+Run = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(
+        compaction="independent", options=EMBEDDED_OPTIONS, frozen_clock=True
+    ) as started:
+        yield started
+
+
+@pytest.fixture
+def run(cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str]) -> Run:
+    def txn(*arguments: str) -> tuple[int, dict[str, Any]]:
+        code = main(
+            ["txn", *arguments, "-b", cluster.bootstrap_servers, "--format", "json"]
+        )  # fmt: skip
+        return code, json.loads(capsys.readouterr().out)
+
+    return txn
+
+
+def abort(run: Run, topic: str, start: int, *more: str) -> tuple[int, dict[str, Any]]:
+    return run("abort", "--topic", topic, "--partition", "0", "--start-offset", str(start), *more)
+
+
+def all_lose_the_end(cluster: EmbeddedCluster, topic: str, end: Callable[[], None]) -> None:
+    """Broker 3 is down when a transaction ends, and then leads though it is not in sync.
+
+    The others follow it and give up the marker: all have the data, and nobody will end it.
+    """
+    cluster.wait_for(topic, 0, lambda state: len(state.isr) == 3)
+    before = _end_on(cluster, topic, 1)
+    until(lambda: _end_on(cluster, topic, 3) == before, "broker 3 has all")
+    cluster.kill(3)
+    cluster.wait_for(topic, 0, lambda state: 3 not in state.isr)
+    end()
+    until(lambda: _end_on(cluster, topic, 1) > before, "the marker is there")
+    until(lambda: _is_complete(cluster, f"{topic}-p1"), "the coordinator is done with it")
+    for node in (1, 2):
+        cluster.kill(node)
+    cluster.restart(3)
+    cluster.wait_for(topic, 0, lambda state: state.leader == -1)
+    assert main(["cluster", "elect", f"{topic}-0", "--unclean", "-b", cluster.address_of(3)]) == 0
+    for node in (1, 2):
+        cluster.restart(node)
+    cluster.wait_for(topic, 0, lambda state: len(state.isr) == 3)
+
+
+def test_what_hangs_is_found_explained_and_aborted(
+    cluster: EmbeddedCluster, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = stage(cluster, "hangs")
+    at.write("a", "1")
+    at.begin("p1", "h", "1")
+    all_lose_the_end(cluster, at.topic, lambda: at.abort("p1"))
+    capsys.readouterr()
+    at.write("b", "1")
+    assert consumed(cluster.bootstrap_servers, at.topic).latest == {"a": "1"}
+
+    code, told = run("find-hanging", "--topic", at.topic, "--max-transaction-timeout", "0")
+    assert code == 1, told["error"]
+    (found,) = told["transactions"]
+    assert (found["start_offset"], found["ended"]) == (1, "hanging")
+
+    code, told = run("explain", f"{at.topic}:0")
+    assert code == 1, told["error"]
+    assert [each["waits_at"] for each in told["replicas"]] == [1, 1, 1]
+    assert {each["knows"] for each in told["answers"]} == {"open"}
+    assert "sexton txn abort" in told["findings"][0]["remedy"]
+
+    code, told = abort(run, at.topic, 1)
+    assert code == 0
+    assert told["summary"] == {
+        "ended": "hanging", "because": told["summary"]["because"], "aborted": True, "lost": None,
+    }  # fmt: skip
+    until(
+        lambda: consumed(cluster.bootstrap_servers, at.topic).latest == {"a": "1", "b": "1"},
+        "consumers go on",
+    )
+    assert run("explain", f"{at.topic}:0")[0] == 0
+
+
+def test_a_transaction_under_way_is_left_to_its_producer(
+    cluster: EmbeddedCluster, run: Run
+) -> None:
+    at = stage(cluster, "under-way")
+    at.begin("p1", "k", "1")
+    name = f"{at.topic}-p1"
+    _code, told = run("list", "--state", "Ongoing")
+    assert name in [each["transactional_id"] for each in told["transactions"]]
+    _code, told = run("describe", "--transactional-id", name)
+    assert told["transactions"][0]["partitions"] == f"{at.topic}-0"
+
+    code, told = abort(run, at.topic, 0)
+    assert code == 1 and "Ongoing" in told["error"]["why"]
+    assert run("explain", f"{at.topic}:0")[0] == 0  # it is no finding: it will end
+    at.commit("p1")
+    assert consumed(cluster.bootstrap_servers, at.topic).latest == {"k": "1"}
+
+
+def stuck_beside_a_witness(cluster: EmbeddedCluster) -> str:
+    """Broker 3 has missed a COMMIT that broker 1 has forgotten; broker 2 still knows all."""
+    at = stage(cluster, "witness")
+    at.begin("p1", "k", "1")
+    at.take_away()
+    at.commit("p1")
+    at.write("k", "2")
+    at.write("z", "1")
+    cluster.kill(2)
+    cluster.wait_for(at.topic, 0, lambda state: set(state.isr) == {1})
+    assert at.is_forgotten(1)
+    cluster.alter_topic(at.topic, {"min.compaction.lag.ms": FOREVER_MS})
+    at.bring_back()
+    cluster.restart(2)
+    cluster.wait_for(at.topic, 0, lambda state: len(state.isr) == 3)
+    at.elect()
+    return at.topic
+
+
+def test_what_was_committed_is_not_aborted(cluster: EmbeddedCluster, run: Run) -> None:
+    topic = stuck_beside_a_witness(cluster)
+    code, told = run("describe-producers", "--topic", topic, "--partition", "0")
+    assert code == 0
+    waiting = {
+        each["broker"]
+        for each in told["producers"]
+        if each["current_transaction_start_offset"] is not None
+    }
+    assert waiting == {3}
+
+    code, told = abort(run, topic, 0)
+    assert code == 1, told["error"]
+    assert {each["broker"]: each["knows"] for each in told["replicas"]} == {
+        1: "unknown",
+        2: "committed",
+        3: "open",
+    }
+    assert "were committed" in told["error"]["why"] and "sexton repair" in told["error"]["hint"]
+    assert consumed(cluster.bootstrap_servers, topic).records == ()  # it waits, and hides nothing
+
+    # The negative control: what was acknowledged is hidden from now on, where broker 2 shows it.
+    code, told = abort(run, topic, 0, "--force")
+    assert code == 0 and "were committed" in told["summary"]["lost"]
+    offsets = {}
+    for node in (3, 2):
+        cluster.elect(topic, 0, node)
+        offsets[node] = [each.offset for each in consumed(cluster.bootstrap_servers, topic).records]
+    assert 0 in offsets[2] and 0 not in offsets[3]
+
+
+def test_where_nobody_remembers_the_end_it_is_rebuilt_not_aborted(
+    cluster: EmbeddedCluster, run: Run
+) -> None:
+    at = stage(cluster, "nobody-remembers")
+    at.begin("p1", "k", "1")
+    at.take_away()
+    at.commit("p1")
+    at.write("k", "2")
+    assert at.is_forgotten(1)
+    at.bring_back()
+    at.elect()
+    code, told = abort(run, at.topic, 0)
+    assert code == 1, told["error"]
+    assert {each["knows"] for each in told["replicas"]} == {"unknown", "open"}
+    assert "sexton repair" in told["error"]["hint"]
+
+
+def test_a_commit_that_only_the_coordinator_remembers_is_not_aborted(
+    cluster: EmbeddedCluster, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = stage(cluster, "coordinator-remembers", bumps=True)
+    topic = at.topic
+    at.begin("p1", "k", "1")
+    all_lose_the_end(cluster, topic, lambda: at.commit("p1"))
+    capsys.readouterr()
+    at.write("b", "1")
+
+    code, told = abort(run, topic, 0)
+    assert code == 1, told["error"]
+    assert {each["knows"] for each in told["replicas"]} == {"open"}
+    assert told["summary"]["ended"] == "unknown" and "committed" in told["error"]["why"]
+    code, told = abort(run, topic, 0, "--force")  # the negative control
+    assert code == 0
+    assert consumed(cluster.bootstrap_servers, topic).latest == {"b": "1"}
+
+
+def _is_complete(cluster: EmbeddedCluster, transactional_id: str) -> bool:
+    async def ask() -> bool:
+        async with Client(cluster.bootstrap_servers) as client:
+            found = await describe_transaction(client, transactional_id)
+            return found.state.startswith("Complete")
+
+    return asyncio.run(ask())
+
+
+def _end_on(cluster: EmbeddedCluster, topic: str, node: int) -> int:
+    async def ask() -> int:
+        async with Client(cluster.bootstrap_servers) as client:
+            return (await client.replica(TopicPartition(topic, 0), node).offsets()).log_end
+
+    return asyncio.run(ask())

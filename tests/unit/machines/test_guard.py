@@ -1,0 +1,228 @@
+"""What the guard decides, told as stories in a world without faults (`guard_world`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sexton.machines.guard import UNSEEN, Guard
+from sexton.machines.guard_events import GuardConfig
+from sexton.machines.guard_notes import (
+    FOREVER,
+    Audited,
+    Hold,
+    Lags,
+    Maintenance,
+    Note,
+    Saying,
+    encode,
+)
+from sexton.machines.guard_promise import findings
+from tests.unit.machines.guard_world import CONFIG, Life, World
+
+NOT_SET = Lags()
+
+
+def quiet_world(config: GuardConfig = CONFIG, own: Lags = NOT_SET) -> World:
+    world = World(0, config, faults=False)
+    for topic in world.topics.values():
+        topic.own = topic.truth = own
+    return world
+
+
+def let_pass(world: World, ms: int) -> None:
+    until_ms = world.now_ms + ms
+    while world.now_ms < until_ms:
+        world.step()
+
+
+def say(world: World, saying: Saying) -> None:
+    world.log.append(encode(saying))
+
+
+def codes(life: Life) -> set[str]:
+    return {finding.code for finding in findings(life.guard)}
+
+
+def in_force(life: Life, topic: str = "t0") -> Note:
+    entry = life.guard.memory.in_force(topic)
+    assert entry is not None
+    return entry.note
+
+
+def test_both_lags_are_raised_and_set_back_as_they_were() -> None:
+    for own in (Lags(), Lags("5", None), Lags(None, "60"), Lags("5", "60"), Lags(None, FOREVER)):
+        world = quiet_world(own=own)
+        world.start_guard()
+        let_pass(world, 3_000)
+        world.leave("t0")
+        let_pass(world, 8_000)
+        raised = FOREVER if own.max not in (None, FOREVER) else own.max
+        assert world.topics["t0"].own == Lags(FOREVER, raised)
+        assert world.topics["t1"].own == own, "nothing is wrong with it"
+        world.come_back("t0")
+        let_pass(world, CONFIG.hold_ms - 2_000)
+        assert world.topics["t0"].own.min == FOREVER, "not before the hold-down is over"
+        let_pass(world, 20_000)
+        assert world.topics["t0"].own == own
+
+
+def test_what_somebody_unfroze_is_told_and_left_alone() -> None:
+    world = quiet_world(own=Lags("5"))
+    life = world.start_guard()
+    world.leave("t0")
+    let_pass(world, 8_000)
+    world.wish("t0", Lags("7"))
+    let_pass(world, 20_000)
+    assert world.topics["t0"].own == Lags("7")
+    assert "guard-drift" in codes(life)
+    world.come_back("t0")
+    let_pass(world, 20_000)
+    assert world.topics["t0"].own == Lags("7")
+    assert life.guard.memory.in_force("t0") is None
+
+
+def test_if_asked_it_is_frozen_again_and_the_new_wish_is_kept() -> None:
+    world = quiet_world(replace(CONFIG, reapply=True), Lags("5", "60"))
+    life = world.start_guard()
+    let_pass(world, 3_000)
+    world.leave("t0")
+    let_pass(world, 8_000)
+    world.wish("t0", Lags("7", None))
+    let_pass(world, 8_000)
+    assert world.topics["t0"].own.min == FOREVER
+    assert in_force(life).previous == Lags("7", None)
+    world.come_back("t0")
+    let_pass(world, 20_000)
+    assert world.topics["t0"].own == Lags("7", None)
+
+
+def test_a_topic_that_others_froze_is_left_alone() -> None:
+    world = quiet_world(own=Lags(FOREVER))
+    life = world.start_guard()
+    world.leave("t0")
+    let_pass(world, 10_000)
+    assert life.guard.memory.in_force("t0") is None
+    assert "guard-foreign-freeze" in codes(life)
+    world.come_back("t0")
+    let_pass(world, 20_000)
+    assert world.topics["t0"].own == Lags(FOREVER)
+
+
+def test_a_replica_in_doubt_holds_the_topic_until_somebody_has_looked() -> None:
+    world = quiet_world()
+    world.leave("t0")  # before anybody guards it
+    life = world.start_guard()
+    let_pass(world, 8_000)
+    assert [doubt.replica for doubt in in_force(life).doubts] == [3]
+    assert "guard-doubt" in codes(life)
+    world.come_back("t0")
+    let_pass(world, 30_000)
+    assert world.topics["t0"].own.min == FOREVER
+    world.settle()  # where somebody looks
+    assert world.topics["t0"].own == Lags()
+
+
+def test_a_leader_that_changes_while_a_replica_is_filled_holds_the_topic() -> None:
+    world = quiet_world()
+    life = world.start_guard()
+    let_pass(world, 3_000)
+    topic = world.topics["t0"]
+    world.leave("t0")
+    let_pass(world, 5_000)
+    topic.isr, topic.leader_epoch = (2, 1), 1
+    let_pass(world, 3_000)
+    world.come_back("t0")
+    let_pass(world, 30_000)
+    assert topic.own.min == FOREVER
+    assert "guard-doubt" in codes(life)
+
+
+def test_another_guard_goes_on_where_one_was_killed() -> None:
+    world = quiet_world(own=Lags("5", "60"))
+    first = world.start_guard()
+    world.leave("t0")
+    let_pass(world, 8_000)
+    world.kill(first)
+    second = world.start_guard()
+    let_pass(world, 5_000)
+    assert in_force(second).by == first.guard.name, "there is nothing to add"
+    say_audited(world)
+    world.come_back("t0")
+    let_pass(world, 30_000)
+    assert world.topics["t0"].own == Lags("5", "60")
+
+
+def say_audited(world: World) -> None:
+    for name in world.topics:
+        say(world, Audited(name, 1))
+
+
+def test_everything_is_frozen_when_the_cluster_is_seen_again() -> None:
+    world = quiet_world()
+    life = world.start_guard()
+    let_pass(world, 3_000)
+    world.now_ms += CONFIG.blind_ms
+    let_pass(world, 4_000)
+    assert [topic.own.min for topic in world.topics.values()] == [FOREVER] * 3
+    assert in_force(life).why == (UNSEEN,)
+    let_pass(world, 30_000)
+    assert [topic.own.min for topic in world.topics.values()] == [None] * 3
+
+
+def test_what_people_ask_for_is_done() -> None:
+    world = quiet_world()
+    world.start_guard()
+    say(world, Hold("t1", True, 0))
+    let_pass(world, 20_000)
+    assert [topic.own.min for topic in world.topics.values()] == [None, FOREVER, None]
+    say(world, Hold("t1", False, 0))
+    say(world, Maintenance(world.now_ms + 30_000))
+    let_pass(world, 15_000)
+    assert [topic.own.min for topic in world.topics.values()] == [FOREVER] * 3
+    let_pass(world, 40_000)
+    assert [topic.own.min for topic in world.topics.values()] == [None] * 3
+
+
+def test_a_topic_that_is_gone_is_forgotten() -> None:
+    world = quiet_world()
+    life = world.start_guard()
+    world.leave("t0")
+    let_pass(world, 8_000)
+    del world.topics["t0"]
+    let_pass(world, 15_000)
+    assert life.guard.memory.in_force("t0") is None
+
+
+def test_runs_that_do_not_stay_count_the_hold_down_together() -> None:
+    config = replace(CONFIG, durable_hold=True, late_ms=500, patience_ms=500)
+    world = quiet_world(config, Lags("5"))
+
+    def visit() -> None:
+        life = world.start_guard()
+        let_pass(world, 3_000)
+        world.kill(life)
+        world.now_ms += 10_000
+
+    visit()
+    world.leave("t0")
+    visit()
+    assert world.topics["t0"].own.min == FOREVER
+    world.come_back("t0")
+    visit()
+    assert world.topics["t0"].own.min == FOREVER, "this one has seen it well for the first time"
+    visit()
+    visit()
+    assert world.topics["t0"].own == Lags("5")
+    assert Guard("reader", config).memory.in_force("t0") is None
+
+
+def test_what_cannot_be_promised_is_named() -> None:
+    slow = replace(CONFIG, interval_ms=2 * 86_400_000)
+    world = quiet_world(slow, Lags(None, "60000"))
+    life = world.start_guard()
+    let_pass(world, 3_000)
+    assert {"guard-too-slow", "guard-suspends-deadline"} <= codes(life)
+    world = quiet_world()
+    life = world.start_guard()
+    let_pass(world, 3_000)
+    assert codes(life) == set()
