@@ -2,7 +2,7 @@
 
 Every replica cleans on its own here, as Apache Kafka's do, with timers of a second; since all of
 them are up the whole time, none misses anything, and every finding would be a false alarm. That the
-same audit does find things is in `test_divergences_are_found`.
+same audit does find things is in `tests/cluster/test_divergences`.
 """
 
 from __future__ import annotations

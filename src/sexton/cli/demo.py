@@ -143,7 +143,7 @@ class _Teller:
         self._explain = explain
         self._number = 0
         self._began = time.monotonic()
-        self._width = min(shutil.get_terminal_size((MOST_WIDTH, 24)).columns, MOST_WIDTH)
+        self._width = min(shutil.get_terminal_size().columns, MOST_WIDTH)
 
     def opens(self) -> None:
         self._say(

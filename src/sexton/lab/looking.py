@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -133,6 +134,13 @@ async def read_log(replica: Replica) -> ReplicaLog:
     """One replica, whole: for logs of a few hundred records."""
     everything = [chunk async for chunk in replica.read()]
     settled = [chunk async for chunk in replica.read(isolation=Isolation.READ_COMMITTED)]
+    return log_of(await replica.offsets(), everything, settled)
+
+
+def log_of(
+    offsets: ReplicaOffsets, everything: Sequence[Chunk], settled: Sequence[Chunk]
+) -> ReplicaLog:
+    """What was read from one replica, without and with read_committed, in words."""
     stored = {
         batch.header.last_offset: words_of(batch)
         for chunk in everything
@@ -142,23 +150,24 @@ async def read_log(replica: Replica) -> ReplicaLog:
         (entry.producer_id, entry.first_offset) for chunk in settled for entry in chunk.aborted
     }
     return ReplicaLog(
-        replica.node,
-        await replica.offsets(),
+        offsets.node,
+        offsets,
         tuple(stored.values()),
-        tuple(_committed(settled)),
+        shown_in(settled),
         tuple(sorted(aborted)),
         stored,
     )
 
 
-def _committed(chunks: list[Chunk]) -> list[Shown]:
+def shown_in(chunks: Sequence[Chunk]) -> tuple[Shown, ...]:
+    """What a consumer makes of them that reads committed records only."""
     rule = CommittedBatches()
-    return [
+    return tuple(
         Shown(record.offset, _text(record.key) or "", _text(record.value))
         for chunk in chunks
         for batch in rule.of(chunk)
         for record in batch.records()
-    ]
+    )
 
 
 def words_of(batch: RawBatch) -> str:

@@ -33,6 +33,7 @@ _TRANSACTION: Final = 1  # the kind of coordinator
 _PRODUCE = range(12, 13)  # from 12 on a Produce adds its partition; from 13 on topics go by id
 _END = range(5, 6)  # answered with the epoch of the next transaction
 _TIMEOUT_MS: Final = 60_000
+TRANSACTION_MS: Final = 900_000  # the most that Kafka allows: a person may look on meanwhile
 _AGAIN = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -61,7 +62,10 @@ class Tv2Writer:
         self._retry("a record taken", lambda client: self._produce(client, key, value))
 
     def commit(self) -> None:
-        self._retry("a commit", self._commit)
+        self._retry("a commit", lambda client: self._end(client, committed=True))
+
+    def abort(self) -> None:
+        self._retry("an abort", lambda client: self._end(client, committed=False))
 
     def _retry(self, what: str, step: _Step) -> None:
         def attempt() -> bool:
@@ -87,7 +91,7 @@ class Tv2Writer:
         coordinator = await self._coordinator(client)
         if isinstance(coordinator, int):
             return coordinator
-        request = InitProducerIdRequest(self.transactional_id, _TIMEOUT_MS)
+        request = InitProducerIdRequest(self.transactional_id, TRANSACTION_MS)
         answer = await coordinator.ask(request, range(2, 6))
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         return answer.error_code
@@ -110,11 +114,11 @@ class Tv2Writer:
         answer = await (await client.broker(leader)).ask(request, _PRODUCE)
         return answer.responses[0].partition_responses[0].error_code
 
-    async def _commit(self, client: Client) -> int:
+    async def _end(self, client: Client, *, committed: bool) -> int:
         coordinator = await self._coordinator(client)
         if isinstance(coordinator, int):
             return coordinator
-        request = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, committed=True)
+        request = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, committed)
         answer = await coordinator.ask(request, _END)
         if not answer.error_code:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
