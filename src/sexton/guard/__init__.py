@@ -11,7 +11,7 @@
 What is decided, and why it is safe, stands in `machines/guard.py`.
 
 Beside it, and not part of the daemon, is repair: rebuilding a replica from one that is right
-(`repair`, `repair_planning`, `repair_notes`, `repair_options`, `repair_copy`), what to do where none
-is (`repair_choices`), and how a transaction ended (`repair_outcomes`). It decides in
+(`repair`, `repair_planning`, `repair_notes`, `repair_options`, `repair_copy`), what to do where
+none is (`repair_choices`), and how a transaction ended (`repair_outcomes`). It decides in
 `machines/repair.py`.
 """
