@@ -77,7 +77,7 @@ class Sending:
     stopped: bool = False  # a partition has heard from a later coordinator: leave it to that one
 
     def heard(self, partition: TopicPartition, error: KafkaError | None) -> None:
-        """How one partition's leader answered, to this try or to an earlier one."""
+        """How one partition's leader answered."""
         if partition not in self.left:
             return
         match error:

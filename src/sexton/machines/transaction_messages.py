@@ -140,7 +140,8 @@ class MarkersWritten:
     """How one partition's leader answered WriteTxnMarkers.
 
     Without an error the marker is below that partition's high watermark; so is it, as far as anyone
-    can tell, if the partition has been deleted. No answer is an error, too: NETWORK_EXCEPTION.
+    can tell, if the partition has been deleted. No answer is an error, too: NETWORK_EXCEPTION; and
+    one that comes after that is not told, for by then the marker may have been sent again.
     """
 
     token: Token
@@ -301,7 +302,8 @@ class SendMarkers:
     """Write this transaction's markers, and say of each partition how it went.
 
     The same partition may be asked for again, with the same token after an error or with another
-    after a move: a marker that is already there does no harm.
+    after a move: a marker that is already there does no harm. Not so one that comes late: as tokens
+    only rise, they number the transactions for whoever has to notice (`markers`).
     """
 
     token: Token

@@ -38,6 +38,7 @@ from sexton.node.messages import (
     ConferNow,
     LeaveCluster,
     RegisterReplicas,
+    WriteMarkers,
 )
 from sexton.node.offset_for_leader_epoch import OffsetForLeaderEpoch
 from sexton.node.outside import Answered, Asked, Caller, Effect, Event, Left, Outside, Ran, Woken
@@ -107,6 +108,7 @@ class Broker:
             AddOffsetsToTxnRequest: self.transactions.add_offsets,
             EndTxnRequest: self.transactions.end,
             WriteTxnMarkersRequest: markers.handle,
+            WriteMarkers: markers.of_coordinator,
             OffsetCommitRequest: self.offsets.commit,
             TxnOffsetCommitRequest: self.offsets.commit_in_transaction,
             OffsetFetchRequest: GroupOffsetFetch(site, groups, self.offsets).handle,

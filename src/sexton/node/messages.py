@@ -9,6 +9,7 @@ from __future__ import annotations
 from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.machines import compaction
+from sexton.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
 RegisterAnswer = compaction.Accept | compaction.Discard | compaction.Refuse
 
@@ -47,6 +48,18 @@ class AnnounceRemovable:
 @dataclass(frozen=True, slots=True)
 class AnnounceRemovableAnswer:
     pass
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMarkers:
+    """A transaction coordinator to a leader: Kafka's request, and what tells a late one.
+
+    `machines.markers` says how. The answer is Kafka's.
+    """
+
+    request: WriteTxnMarkersRequest
+    number: int  # of the transaction, among all that this coordinator has ended in its term
+    leader_epochs: tuple[tuple[TopicPartition, int], ...]  # as far as the coordinator knows
 
 
 # ── from whoever runs a cluster for tests and study ──

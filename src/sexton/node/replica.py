@@ -22,6 +22,7 @@ from sexton.log.cleanable import LogCleaning
 from sexton.log.partition import Appended, PartitionLog
 from sexton.machines import compaction, replication
 from sexton.machines import controller_events as controller
+from sexton.machines.markers import Markers
 from sexton.machines.metadata import PartitionRecord
 from sexton.node.compaction_file import keep
 from sexton.node.site import Site
@@ -36,6 +37,7 @@ _NOT_DONE = (KafkaError.INELIGIBLE_REPLICA,)
 class Leading:
     replication: replication.Leader
     compaction: compaction.Leader | None  # None: each replica cleans as it likes
+    markers: Markers
     waiting: list[tuple[int, int, Acknowledged]] = field(default_factory=list)  # a heap by offset
     collect_at_ms: int = 0
 
@@ -119,7 +121,7 @@ class Replica:
                 record.lost_in, self.state.began_in,
             )  # fmt: skip
         self.state.term, self.state.accepted = term, False
-        role = Leading(leader, talk, collect_at_ms=site.clock_ms)
+        role = Leading(leader, talk, Markers(term), collect_at_ms=site.clock_ms)
         if isinstance(self.role, Leading):
             role.waiting, self.role.waiting = self.role.waiting, []  # nothing is lost for them
         self._change_role(role)
@@ -370,6 +372,7 @@ class Replica:
         self.log.check()
         if isinstance(self.role, Leading):
             self.role.replication.check()
+            self.role.markers.check()
             if self.role.compaction is not None:
                 self.role.compaction.check()
             assert self.role.replication.high_watermark <= self.log.high_watermark

@@ -28,6 +28,7 @@ from sexton.node.coordinators import (
     Coordinators,
     stored_batches,
 )
+from sexton.node.messages import WriteMarkers
 from sexton.node.outside import Caller
 from sexton.node.producer_ids import ProducerIds
 from sexton.node.replica import Replica
@@ -222,7 +223,8 @@ class Transactions:
                     written = machine.MarkersWritten(effect.token, target, failed)
                     self._tell(partition, written)
 
-        request = WriteTxnMarkersRequest(markers=[marker])
+        epochs = tuple((at, self._site.image.partitions[at].leader_epoch) for at in targets)
+        request = WriteMarkers(WriteTxnMarkersRequest(markers=[marker]), effect.token, epochs)
         timeout = self._site.config.request_timeout_ms
         self._site.outside.ask(leader, request, then, timeout)
 

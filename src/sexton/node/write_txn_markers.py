@@ -2,18 +2,26 @@
 
 Versions 1 and 2. The answer for a partition comes when its marker is below the high watermark; for
 one of `__consumer_offsets` when, besides, the offsets it commits can be fetched (KAFKA-17507).
+
+Our own coordinators stamp their markers (`WriteMarkers`). One that is late is not written, and is
+answered when the log is replicated as far as it goes now: what it asks for is in there.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
+from sexton.machines.markers import Stamp
 from sexton.node.coordinators import CONSUMER_OFFSETS
 from sexton.node.group_offsets import GroupOffsets
+from sexton.node.messages import WriteMarkers
 from sexton.node.outside import Caller
 from sexton.node.produce import Produce
+from sexton.node.replica import Acknowledged, Replica
 from sexton.node.replicas import Replicas
 from sexton.node.site import Site
 from sexton.protocol.messages.write_txn_markers import (
@@ -26,12 +34,15 @@ from sexton.protocol.messages.write_txn_markers import (
 )
 from sexton.records.control import ControlType, marker_batch
 
+Stamps = Callable[[TopicPartition, WritableTxnMarker], Stamp | None]
+
 
 @dataclass(slots=True, eq=False)
 class _Call:
     caller: Caller
     response: WriteTxnMarkersResponse
     left: int
+    stamps: Stamps
 
 
 class WriteTxnMarkers:
@@ -44,7 +55,18 @@ class WriteTxnMarkers:
         self._produce = produce
 
     def handle(self, caller: Caller, request: WriteTxnMarkersRequest, _version: int) -> None:
-        call = _Call(caller, WriteTxnMarkersResponse(), 0)
+        self._take(caller, request, lambda _partition, _marker: None)
+
+    def of_coordinator(self, caller: Caller, message: WriteMarkers, _version: int) -> None:
+        epochs = dict(message.leader_epochs)
+
+        def stamp(partition: TopicPartition, marker: WritableTxnMarker) -> Stamp:
+            return Stamp(epochs[partition], marker.coordinator_epoch, message.number)
+
+        self._take(caller, message.request, stamp)
+
+    def _take(self, caller: Caller, request: WriteTxnMarkersRequest, stamps: Stamps) -> None:
+        call = _Call(caller, WriteTxnMarkersResponse(), 0, stamps)
         todo = []
         for marker in request.markers:
             result = WritableTxnMarkerResult(producer_id=marker.producer_id)
@@ -75,16 +97,27 @@ class WriteTxnMarkers:
             if call.left == 0:
                 self._site.outside.answer(call.caller, call.response)
 
+        stamp = call.stamps(partition, marker)
         try:
-            replica, _role = self._replicas.led(partition)
-            self._produce.ended(partition, marker.producer_id)
-            if partition.topic == CONSUMER_OFFSETS:
-                self._offsets.write_marker(partition, marker, written)
+            replica, role = self._replicas.led(partition)
+            if stamp is not None and role.markers.is_late(marker.producer_id, stamp):
+                replica.acknowledge(replica.log.end_offset - 1, written)
                 return
-            done = replica.append(batch_of(marker, self._site.now_ms), client=False)
+            end = replica.log.end_offset
+            self._append(replica, marker, written)
         except Refused as refused:
             written(refused.error)
             return
+        if stamp is not None and replica.log.end_offset > end:
+            role.markers.wrote(marker.producer_id, stamp, self._site.clock_ms)
+
+    def _append(self, replica: Replica, marker: WritableTxnMarker, written: Acknowledged) -> None:
+        partition = replica.partition
+        self._produce.ended(partition, marker.producer_id)
+        if partition.topic == CONSUMER_OFFSETS:
+            self._offsets.write_marker(partition, marker, written)  # appends it, or says why not
+            return
+        done = replica.append(batch_of(marker, self._site.now_ms), client=False)
         replica.acknowledge(done.last_offset, written)
 
 

@@ -21,10 +21,10 @@ from sexton.node.messages import (
     CollectProgressAnswer,
     LeaveCluster,
     RegisterReplicas,
+    WriteMarkers,
 )
 from sexton.node.outside import CONTROLLER
 from sexton.protocol.messages.fetch import FetchRequest, FetchResponse
-from sexton.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from sexton.sim.checks import Checks
 from sexton.sim.fused_disk import FusedDisk
 from sexton.sim.world import Process, World, name_of
@@ -235,7 +235,7 @@ def late_registrations(stage: Stage, random: Random) -> tuple[str, Undo]:
 @fault
 def late_markers(stage: Stage, random: Random) -> tuple[str, Undo]:
     """Markers take longer than the transaction may."""
-    return _hold(stage, random, "transaction markers", WriteTxnMarkersRequest)
+    return _hold(stage, random, "transaction markers", WriteMarkers)
 
 
 @fault

@@ -17,17 +17,34 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sexton.spark.session import spark_session
+    from sexton.spark.sink import exactly_once, write_exactly_once
+    from sexton.spark.sink_builder import exactly_once_writer
+    from sexton.spark.sink_marker import SinkRefused
     from sexton.spark.source import SextonSource
     from sexton.spark.tasks import TasksFailed, run_on_spark
 
 _HOME = {
     "SextonSource": "source",
+    "SinkRefused": "sink_marker",
     "TasksFailed": "tasks",
+    "exactly_once": "sink",
+    "exactly_once_writer": "sink_builder",
     "run_on_spark": "tasks",
     "spark_session": "session",
+    "write_exactly_once": "sink",
 }
 
-__all__ = ["SextonSource", "TasksFailed", "register", "run_on_spark", "spark_session"]
+__all__ = [
+    "SextonSource",
+    "SinkRefused",
+    "TasksFailed",
+    "exactly_once",
+    "exactly_once_writer",
+    "register",
+    "run_on_spark",
+    "spark_session",
+    "write_exactly_once",
+]
 
 
 def register(spark: SparkSession) -> None:

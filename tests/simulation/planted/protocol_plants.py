@@ -16,6 +16,7 @@ from sexton.log.producers import EndedTransaction, Producers
 from sexton.machines import brokers as broker_machine
 from sexton.machines import compaction, replication
 from sexton.machines.compaction import Follower, Leader, Progress, Removable
+from sexton.machines.markers import Markers
 from sexton.node import fetch
 from sexton.node.cleaning import Cleaning
 from sexton.node.coordination import Coordination
@@ -271,3 +272,12 @@ def earlier_session_fetches(patch: Patch) -> None:
 
     patch(fetch, "registered", registered)
     right = patch(replication.Leader, "_ask_for", ask_for)
+
+
+# ── markers that arrive late ──
+
+
+@plant
+def late_markers_believed(patch: Patch) -> None:
+    """A marker ends whatever is open, also if it is another copy of one that has been written."""
+    patch(Markers, "is_late", lambda _self, _producer_id, _stamp: False)

@@ -80,8 +80,11 @@ OLD_DISKS = Recipe(
 
 # Followers lag, and leaders die with what they have not passed on.
 LAGGING = Recipe(
-    replace(SMALL, faults=("killed-broker", "late-fetches"), fault_lasts_ms=20 * MINUTE_MS)
-)
+    replace(
+        SMALL, faults=("killed-broker", "late-fetches"), transactional_writers=4,
+        fault_lasts_ms=20 * MINUTE_MS,
+    )
+)  # fmt: skip
 
 # Empty replicas are made leaders, and announcements arrive from before.
 LATE_WORDS = Recipe(
@@ -115,6 +118,14 @@ LATE_FETCHES = Recipe(
     replace(
         SMALL, faults=("late-fetches",) * 3 + ("new-disk",), hours=8, transactional_writers=1,
         write_pause_ms=15 * MINUTE_MS, fault_pause_ms=2 * MINUTE_MS, fault_lasts_ms=3 * MINUTE_MS,
+    )
+)  # fmt: skip
+
+# Markers are sent twice, and the first copy arrives some transactions later.
+LATE_MARKERS = Recipe(
+    replace(
+        SMALL, faults=("late-markers",), hours=3, transactional_writers=4, transaction_version=1,
+        write_pause_ms=MINUTE_MS, fault_pause_ms=6 * MINUTE_MS, fault_lasts_ms=2 * MINUTE_MS,
     )
 )  # fmt: skip
 
@@ -167,6 +178,7 @@ EXTRA = (
     "unfit-leader",
     "joining-do-not-vouch",
     "earlier-session-fetches",
+    "late-markers-believed",
 )
 
 HUNTS: dict[str, Hunt] = {
@@ -193,6 +205,7 @@ HUNTS: dict[str, Hunt] = {
     "unfit-leader": Hunt(OLD_DISKS, 1, 3, (LOST, BEYOND)),
     "joining-do-not-vouch": Hunt(DEAF_LEADERS, 1, 3, (BEHIND, LOST)),
     "earlier-session-fetches": Hunt(LATE_FETCHES, 6, 15, (BEHIND, LOST)),
+    "late-markers-believed": Hunt(LATE_MARKERS, 1, 3, ("transaction-broken",)),
 }
 
 

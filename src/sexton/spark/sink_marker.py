@@ -1,0 +1,123 @@
+"""Is this batch in the topic already? The marker knows.
+
+With its records every transaction commits a marker: the number of the batch, as the committed
+offset of a group that nobody else uses. It is read after a fresh epoch was taken, so whatever is
+found is final: no earlier attempt can commit any more.
+
+    marker          batch 7 is
+    6               to be written
+    7               written; the driver died before Spark heard of it
+    anything else   not to be written by anyone: checkpoint and topic tell different stories
+
+With the marker goes who has written it: the query, by the id in its checkpoint, and the run of its
+driver. That tells a marker of this pipeline from one of another that has the same name, and two
+drivers that work at the same time from one that took over.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from sexton.base.errors import SextonError
+from sexton.client.transacting import Committed
+
+BEFORE_ALL = -1  # the batch before the first
+
+
+class SinkRefused(SextonError):
+    """Writing now would be wrong, and writing again would not change that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is to be written, and by whom."""
+
+    pipeline: str  # names the transactional id and the marker's group
+    number: int
+    query: str  # the id in the checkpoint; a job has none but its name
+    run: str  # of this driver
+    committed_before: bool = False  # by this run, a batch of this pipeline
+    after: int | None = None  # the user's word for what is in the topic, if no marker is
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    batch: int
+    query: str
+    run: str
+    rows: int
+
+    def to_committed(self) -> Committed:
+        told = {"query": self.query, "run": self.run, "rows": self.rows}
+        return Committed(self.batch, json.dumps(told))
+
+    @classmethod
+    def from_committed(cls, found: Committed | None, group: str) -> Marker | None:
+        if found is None:
+            return None
+        try:
+            told = json.loads(found.metadata)
+            return cls(found.offset, str(told["query"]), str(told["run"]), int(told["rows"]))
+        except (ValueError, KeyError, TypeError):
+            hint = f"choose another name for this pipeline, or delete the group {group}"
+            why = "was committed by somebody else; it is kept for the marker of this sink"
+            raise SinkRefused(f"the offset of the group {group}", why, hint) from None
+
+
+def is_to_write(batch: Batch, marker: Marker | None) -> bool:
+    """False: it is there already. SinkRefused, if neither can be right."""
+    last = _last(batch, marker)
+    if marker is not None:
+        _same_pipeline(batch, marker)
+    if last == batch.number:
+        return False
+    if last == batch.number - 1:
+        return True
+    if last < batch.number:
+        raise _gap(batch, marker, last)
+    raise _behind(batch, last)
+
+
+def _last(batch: Batch, marker: Marker | None) -> int:
+    if marker is not None:
+        return marker.batch
+    return BEFORE_ALL if batch.after is None else batch.after
+
+
+def _same_pipeline(batch: Batch, marker: Marker) -> None:
+    if marker.query != batch.query:
+        why = (
+            f"the topic was last written by the query {marker.query} (batch {marker.batch}), "
+            f"this is {batch.query}: it has another checkpoint"
+        )
+        hint = "go on with the old checkpoint, or give the new pipeline a name of its own"
+        raise SinkRefused(batch.pipeline, why, hint)
+    if batch.committed_before and marker.run != batch.run:
+        why = f"another driver has committed batch {marker.batch} while this one was at work"
+        raise SinkRefused(batch.pipeline, why, "stop one of the two; nothing is lost or doubled")
+
+
+def _gap(batch: Batch, marker: Marker | None, last: int) -> SinkRefused:
+    if marker is None:
+        why = f"Kafka has no marker, but batch {batch.number} is not the first one"
+        hint = (
+            "the marker expires if nothing is written for offsets.retention.minutes, and goes with "
+            "its topic; or is this another cluster? If you know that the batches before are in the "
+            f"topic, say so with after_batch={batch.number - 1}"
+        )
+        return SinkRefused(batch.pipeline, why, hint)
+    why = (
+        f"the topic has all batches up to {last}, and Spark goes on with {batch.number}: "
+        f"{batch.number - 1 - last} in between would be missing"
+    )
+    return SinkRefused(batch.pipeline, why, "is this checkpoint the one of this topic?")
+
+
+def _behind(batch: Batch, last: int) -> SinkRefused:
+    why = f"the topic has all batches up to {last}, and Spark begins again with {batch.number}"
+    hint = (
+        "an older checkpoint was restored, or another driver works on this pipeline: go on with "
+        "the newest checkpoint"
+    )
+    return SinkRefused(batch.pipeline, why, hint)

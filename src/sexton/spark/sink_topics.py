@@ -1,0 +1,53 @@
+"""What must be known of a topic before records for it are encoded: partitions, and how large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sexton.base.errors import ConfigError, Refused
+from sexton.client.client import Client
+from sexton.client.configs import topic_configs
+from sexton.client.connection import ClientConfig
+from sexton.client.retrying import Patience, until_it_works
+from sexton.client.settings import client_config
+
+MOST_BYTES = 1_048_588  # Kafka's own max.message.bytes
+_OPTION = "max.message.bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLimits:
+    partitions: int
+    most_bytes: int  # of one batch
+
+
+def client_for(kafka: Mapping[str, str]) -> Client:
+    """Made where it is used: a TLS context cannot travel to an executor."""
+    return Client(kafka["bootstrap.servers"], client_config(kafka, ClientConfig()))
+
+
+async def topic_limits(
+    kafka: Mapping[str, str], topics: Iterable[str], patience: Patience
+) -> dict[str, TopicLimits]:
+    """Of each topic; ConfigError for one that is not there."""
+    names = list(topics)
+    async with client_for(kafka) as client:
+        found = await until_it_works(lambda: client.topology(names), patience)
+        for name in names:
+            if name not in found.topics:
+                why = "there is no such topic"
+                raise ConfigError(f"topic {name}", why, "create it; it is not made by writing")
+        try:
+            configs = await until_it_works(
+                lambda: topic_configs(client, names, [_OPTION]), patience
+            )
+        except Refused:  # whoever may write need not be allowed to see the configuration
+            configs = {}
+    return {
+        name: TopicLimits(
+            len(found.topics[name].partitions),
+            int(configs.get(name, {}).get(_OPTION) or MOST_BYTES),
+        )
+        for name in names
+    }

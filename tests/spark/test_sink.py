@@ -1,0 +1,214 @@
+"""Does a consumer see every row of a Spark pipeline once, in order, whatever fails on the way?"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Assigned
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from sexton.base.errors import ConfigError
+from sexton.spark import exactly_once, exactly_once_writer, write_exactly_once
+from sexton.spark.sink import start, write
+from sexton.spark.sink_protocol import STEPS, Probe, unwatched
+from sexton.spark.sink_settings import SinkSettings, sink_settings
+from sexton.testing.embedded import EmbeddedCluster
+from tests.spark.sink_faults import committed, fail_at, trouble
+
+AVAILABLE = {"availableNow": True}
+ROWS, KEYS = 30, 7
+# A task that fails costs Spark its worker and us seconds: the other steps are tried without Spark.
+WHERE = ("sending", "answered", "marked", "committed")
+assert set(WHERE) < set(STEPS)
+
+
+def rows_to(directory: Path, files: range) -> None:
+    """Files of rows that are numbered from one to the next, each key's in order."""
+    directory.mkdir(exist_ok=True)
+    for number in files:
+        values = range(number * ROWS, (number + 1) * ROWS)
+        keys = [f"key-{value % KEYS}".encode() for value in values]
+        table = pa.table({"key": keys, "value": [str(value) for value in values]})
+        pq.write_table(table, directory / f"{number:05}.parquet")
+
+
+def stream_of(spark: SparkSession, directory: Path) -> DataFrame:
+    reader = spark.readStream.schema("key binary, value string")
+    return reader.option("maxFilesPerTrigger", 1).parquet(str(directory))
+
+
+def settings_for(
+    cluster: EmbeddedCluster, topic: str, probe: Probe = unwatched, attempts: int = 1
+) -> SinkSettings:
+    return sink_settings(
+        topic=topic, bootstrap_servers=cluster.bootstrap_servers, attempts=attempts, probe=probe
+    )
+
+
+def test_a_stream_is_in_the_topic_once_however_often_it_fails(
+    spark: SparkSession, three: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """A batch for each step at which the query ends in the middle of it, and one more."""
+    three.create_topic("stream", 3)
+    files, checkpoint = tmp_path / "files", str(tmp_path / "checkpoint")
+    for number, step in enumerate(WHERE):
+        rows_to(files, range(number, number + 1))
+        probe = fail_at(step, tmp_path / step, batch=number)
+        query = start(
+            stream_of(spark, files), settings_for(three, "stream", probe), checkpoint,
+            trigger=AVAILABLE,
+        )  # fmt: skip
+        with pytest.raises(StreamingQueryException, match=f"{step} of batch {number}"):
+            query.awaitTermination()
+    rows_to(files, range(len(WHERE), len(WHERE) + 1))
+    query = exactly_once(
+        stream_of(spark, files), topic="stream", bootstrap_servers=three.bootstrap_servers,
+        checkpoint=checkpoint, trigger=AVAILABLE,
+    )  # fmt: skip
+    query.awaitTermination()
+    seen = committed(three, "stream", 3)
+    assert trouble(seen, ROWS * (len(WHERE) + 1)) == []
+    assert {partition for partition, _key, _value in seen} == {0, 1, 2}
+
+
+def test_a_pipeline_that_lost_its_checkpoint_is_refused(
+    spark: SparkSession, three: EmbeddedCluster, tmp_path: Path
+) -> None:
+    three.create_topic("renewed", 1)
+    rows_to(tmp_path / "files", range(1))
+
+    def run(checkpoint: str) -> None:
+        exactly_once(
+            stream_of(spark, tmp_path / "files"), topic="renewed", name="renewed",
+            bootstrap_servers=three.bootstrap_servers, checkpoint=str(tmp_path / checkpoint),
+            trigger=AVAILABLE,
+        ).awaitTermination()  # fmt: skip
+
+    run("old")
+    with pytest.raises(StreamingQueryException, match=r"another checkpoint.*go on with the old"):
+        run("new")
+    assert trouble(committed(three, "renewed", 1), ROWS) == []
+
+
+def test_a_job_is_written_once_and_its_failed_tasks_again(
+    spark: SparkSession, three: EmbeddedCluster, tmp_path: Path
+) -> None:
+    three.create_topic("job", 2)
+    df = spark.range(0, 100, 1, 2).selectExpr("string(id % 5) AS key", "string(id) AS value")
+    failing = settings_for(three, "job", fail_at("sending", tmp_path / "failed"), 5)
+    assert write(df, failing, "first")
+    assert (tmp_path / "failed").exists()
+    assert trouble(committed(three, "job", 2), 100) == []
+    where: dict[str, Any] = {"topic": "job", "bootstrap_servers": three.bootstrap_servers}
+    assert not write_exactly_once(df, job_id="first", **where)
+    assert trouble(committed(three, "job", 2), 100) == []
+    none = df.where("value < '0'")
+    assert write_exactly_once(none, job_id="empty", **where)
+    assert not write_exactly_once(none, job_id="empty", **where)
+    # The control: with another id the same rows are there twice.
+    assert write_exactly_once(df, job_id="second", **where)
+    assert any("twice" in line for line in trouble(committed(three, "job", 2), 100))
+
+
+@pytest.fixture
+def kill_when_told(tmp_path: Path) -> Iterator[Callable[[EmbeddedCluster, str], Probe]]:
+    """A probe that has a leader killed while a task is sending, and waits for it."""
+    threads: list[threading.Thread] = []
+
+    def prepare(cluster: EmbeddedCluster, topic: str) -> Probe:
+        asked, done = tmp_path / "asked", tmp_path / "done"
+
+        def watch() -> None:
+            cluster.wait_until(asked.exists, "a task that sends")
+            cluster.kill(cluster.leader_of(topic, 0))
+            done.touch()
+
+        threads.append(threading.Thread(target=watch))
+        threads[0].start()
+
+        def probe(step: str, _batch: int) -> None:
+            from sexton.testing.waiting import until
+
+            if step == "sending" and not asked.exists():
+                asked.touch()
+                until(done.exists, "a dead broker", 60)
+
+        return probe
+
+    yield prepare
+    for thread in threads:
+        thread.join(60)
+
+
+def test_a_leader_dies_in_the_middle_of_a_batch(
+    spark: SparkSession, kill_when_told: Callable[[EmbeddedCluster, str], Probe]
+) -> None:
+    with EmbeddedCluster(brokers=3) as cluster:
+        cluster.create_topic("moved", [[1, 2, 3], [2, 3, 1]])
+        df = spark.range(0, 400, 1, 4).selectExpr("string(id % 9) AS key", "string(id) AS value")
+        settings = settings_for(cluster, "moved", kill_when_told(cluster, "moved"), attempts=5)
+        assert write(df, settings, "moved")
+        assert trouble(committed(cluster, "moved", 2), 400) == []
+
+
+def test_columns_are_those_of_sparks_own_sink(spark: SparkSession, three: EmbeddedCluster) -> None:
+    for topic in ("here", "there"):
+        three.create_topic(topic, 2)
+    noon = datetime(2024, 6, 1, 12, tzinfo=UTC)
+    df = spark.createDataFrame(
+        [
+            ("here", 1, "a", b"1", noon, [("source", b"x"), ("empty", None)]),
+            ("there", 0, "b", None, noon, None),  # a tombstone
+            ("here", 1, None, b"3", noon, []),
+        ],
+        "topic string, partition int, key string, value binary, timestamp timestamp, "
+        "headers array<struct<key: string, value: binary>>",
+    ).coalesce(1)
+    built = exactly_once_writer(df).options(jobId="columns", markerTopic="here")
+    built.option("kafka.bootstrap.servers", three.bootstrap_servers)
+    assert built.option("kafka.compression.type", "lz4").save()
+    consumer = Consumer({"bootstrap.servers": three.bootstrap_servers, "group.id": "columns"})
+    try:
+        consumer.assign([Assigned("here", 1, 0), Assigned("there", 0, 0)])
+        found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        while len(found) < 3:
+            message = consumer.poll(30)
+            assert message is not None and not message.error()
+            place = (message.topic(), message.partition(), message.offset())
+            told = (message.key(), message.value(), message.headers() or [], message.timestamp()[1])
+            found[place] = told
+    finally:
+        consumer.close()
+    at_noon = int(noon.timestamp() * 1000)
+    assert found == {
+        ("here", 1, 0): (b"a", b"1", [("source", b"x"), ("empty", None)], at_noon),
+        ("here", 1, 1): (None, b"3", [], at_noon),
+        ("there", 0, 0): (b"b", None, [], at_noon),
+    }
+
+
+def test_what_cannot_be_written_is_refused_with_words(
+    spark: SparkSession, three: EmbeddedCluster
+) -> None:
+    three.create_topic("small", 1, {"max.message.bytes": 1000})
+    where: dict[str, Any] = {"topic": "small", "bootstrap_servers": three.bootstrap_servers}
+    numbers = spark.range(1)
+    with pytest.raises(ConfigError, match=r"no such column.*has id"):
+        write_exactly_once(numbers, job_id="a", **where)
+    with pytest.raises(ConfigError, match="value: the column is bigint"):
+        write_exactly_once(numbers.selectExpr("id AS value"), job_id="a", **where)
+    large = numbers.selectExpr("repeat('x', 2000) AS value")
+    with pytest.raises(ConfigError, match=r"max.message.bytes of the topic is 1000 \(raise it"):
+        write_exactly_once(large, job_id="a", **where)
+    missing = {**where, "topic": "nowhere"}
+    with pytest.raises(ConfigError, match="there is no such topic"):
+        write_exactly_once(large, job_id="a", **missing)

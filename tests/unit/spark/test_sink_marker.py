@@ -1,0 +1,68 @@
+"""What does the sink do about a batch, given the marker that it finds?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sexton.client.transacting import Committed
+from sexton.spark.sink_marker import Batch, Marker, SinkRefused, is_to_write
+
+SEVEN = Batch("orders", 7, query="q1", run="r2")
+
+
+def marker(batch: int, query: str = "q1", run: str = "r1") -> Marker:
+    return Marker(batch, query, run, rows=10)
+
+
+def test_the_next_batch_is_written_and_the_last_is_not_written_again() -> None:
+    assert is_to_write(SEVEN, marker(6))
+    assert not is_to_write(SEVEN, marker(7))
+    assert is_to_write(replace(SEVEN, number=0), None)
+    assert not is_to_write(replace(SEVEN, number=0), marker(0))
+
+
+@pytest.mark.parametrize("last", [0, 5, 8, 100])
+def test_any_other_marker_is_refused(last: int) -> None:
+    with pytest.raises(SinkRefused, match=f"up to {last}") as caught:
+        is_to_write(SEVEN, marker(last))
+    assert caught.value.hint
+
+
+def test_a_marker_that_is_gone_is_not_taken_for_the_beginning() -> None:
+    with pytest.raises(SinkRefused, match="no marker") as caught:
+        is_to_write(SEVEN, None)
+    assert "offsets.retention.minutes" in str(caught.value.hint)
+    assert "after_batch=6" in str(caught.value.hint)
+    assert is_to_write(replace(SEVEN, after=6), None)
+    assert not is_to_write(replace(SEVEN, after=7), None)
+    with pytest.raises(SinkRefused):
+        is_to_write(replace(SEVEN, after=6), marker(3))  # what Kafka says goes before
+
+
+def test_a_checkpoint_that_was_changed_is_refused() -> None:
+    for last in (6, 7):
+        with pytest.raises(SinkRefused, match=r"query q0 .* this is q1: it has another checkpoint"):
+            is_to_write(SEVEN, marker(last, query="q0"))
+
+
+def test_two_drivers_are_told_from_one_that_took_over() -> None:
+    for last in (6, 7):
+        is_to_write(SEVEN, marker(last, run="r1"))  # the driver before this one
+        at_work = replace(SEVEN, committed_before=True)
+        is_to_write(at_work, marker(last, run="r2"))
+        with pytest.raises(SinkRefused, match="another driver has committed"):
+            is_to_write(at_work, marker(last, run="r1"))
+
+
+def test_a_marker_survives_being_committed() -> None:
+    written = marker(6)
+    assert Marker.from_committed(written.to_committed(), "g") == written
+    assert Marker.from_committed(None, "g") is None
+
+
+@pytest.mark.parametrize("metadata", ["", "{}", "[1]", '{"query": "q", "run": "r"}'])
+def test_an_offset_of_somebody_else_is_no_marker(metadata: str) -> None:
+    with pytest.raises(SinkRefused, match="somebody else"):
+        Marker.from_committed(Committed(6, metadata), "g")
