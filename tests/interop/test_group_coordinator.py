@@ -694,7 +694,11 @@ def theirs(kafka4: ApacheKafka) -> Iterator[ApacheKafka]:
 
 @pytest.fixture(scope="module")
 def ours() -> Iterator[EmbeddedCluster]:
-    options = {"group.initial.rebalance.delay.ms": 0, "group.consumer.assignment.interval.ms": 0}
+    options = {
+        "group.initial.rebalance.delay.ms": 0,
+        "group.consumer.assignment.interval.ms": 0,
+        "group.consumer.heartbeat.interval.ms": 5_000,  # Kafka's own; tests have a quicker one
+    }
     with EmbeddedCluster(brokers=1, options=options) as cluster:
         for topic, partitions in TOPICS.items():
             cluster.create_topic(topic, partitions)
