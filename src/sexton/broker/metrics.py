@@ -27,8 +27,8 @@ from sexton.log.cleaner_swap import Prepared
 from sexton.machines.metadata import NO_LEADER
 from sexton.node.broker import Broker
 from sexton.node.replica import Leading, Replica
+from sexton.report.prometheus import Labels, sample_line
 
-Labels = tuple[tuple[str, str | int], ...]
 Sample = tuple[str, Labels, float]
 
 # Every metric there is: kind and meaning. docs/reference/metrics.md lists the same.
@@ -176,7 +176,7 @@ class Metrics:
         by_name: dict[str, list[str]] = {name: [] for name in METRICS}
         for name, labels, value in self.samples():
             owner = name if name in by_name else name.rpartition("_")[0]  # a summary's _sum, _count
-            by_name[owner].append(f"{name}{_braces(labels)} {_number(value)}\n")
+            by_name[owner].append(sample_line(name, labels, value) + "\n")
         parts = []
         for name, lines in by_name.items():
             kind, meaning = METRICS[name]
@@ -305,17 +305,3 @@ def _of_process(began: float) -> Iterator[Sample]:
         yield "process_open_fds", (), sum(1 for _ in Path("/proc/self/fd").iterdir())
     except OSError:
         pass  # no /proc here
-
-
-def _braces(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
-
-
-def _escaped(value: str | int) -> str:
-    return str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(value)

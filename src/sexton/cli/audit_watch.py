@@ -21,6 +21,7 @@ from sexton.cli.audit_show import show
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.report.audit_page import AuditPage
+from sexton.report.prometheus import Labels, sample_line
 
 METRICS: dict[str, tuple[str, str]] = {
     "sexton_audit_runs_total": (
@@ -57,23 +58,23 @@ class Tally:
 
     def text(self) -> str:
         """In Prometheus's format."""
-        samples: dict[str, list[tuple[str, float]]] = {
+        samples: dict[str, list[tuple[Labels, float]]] = {
             "sexton_audit_runs_total": [
-                (f'{{result="{result}"}}', count) for result, count in sorted(self.runs.items())
+                ((("result", result),), count) for result, count in sorted(self.runs.items())
             ],
             "sexton_audit_findings": [
-                (f'{{topic="{topic}",code="{code}"}}', count)
+                ((("topic", topic), ("code", code)), count)
                 for (topic, code), count in sorted(self.findings.items())
             ],
-            "sexton_audit_unread_replicas": [("", self.unread)],
-            "sexton_audit_read_bytes_total": [("", self.read_bytes)],
-            "sexton_audit_last_end_timestamp_seconds": [("", self.last_end_s)],
-            "sexton_audit_last_duration_seconds": [("", self.last_duration_s)],
+            "sexton_audit_unread_replicas": [((), self.unread)],
+            "sexton_audit_read_bytes_total": [((), self.read_bytes)],
+            "sexton_audit_last_end_timestamp_seconds": [((), self.last_end_s)],
+            "sexton_audit_last_duration_seconds": [((), self.last_duration_s)],
         }
         lines = []
         for name, (kind, meaning) in METRICS.items():
             lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
-            lines += [f"{name}{labels} {value}" for labels, value in samples[name]]
+            lines += [sample_line(name, labels, value) for labels, value in samples[name]]
         return "\n".join(lines) + "\n"
 
 

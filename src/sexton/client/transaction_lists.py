@@ -13,7 +13,7 @@ from sexton.base.errors import PeerError, Refused
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.connection import error_name, refused
-from sexton.client.transactions import Transaction
+from sexton.client.transactions import Transaction, transaction_of
 from sexton.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     ProducerState,
@@ -110,17 +110,4 @@ async def describe_transaction(client: Client, transactional_id: str) -> Transac
     (state,) = answer.transaction_states
     if state.error_code:
         raise refused(state.error_code, f"the transactional id {transactional_id}")
-    return Transaction(
-        state.transactional_id,
-        node,
-        state.transaction_state,
-        state.producer_id,
-        state.producer_epoch,
-        state.transaction_timeout_ms,
-        state.transaction_start_time_ms,
-        tuple(
-            TopicPartition(topic.topic, number)
-            for topic in state.topics
-            for number in topic.partitions
-        ),
-    )
+    return transaction_of(state, node)

@@ -69,10 +69,10 @@ async def _of_broker(client: Client, node: int, producer_ids: list[int]) -> list
     if not names:
         return []
     answer = await connection.ask(DescribeTransactionsRequest(names))
-    return [_transaction(each, node) for each in answer.transaction_states if not each.error_code]
+    return [transaction_of(each, node) for each in answer.transaction_states if not each.error_code]
 
 
-def _transaction(state: TransactionState, node: int) -> Transaction:
+def transaction_of(state: TransactionState, node: int) -> Transaction:
     partitions = [
         TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions
     ]

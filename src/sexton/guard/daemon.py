@@ -25,7 +25,6 @@ from sexton.client.roving import RovingClient
 from sexton.guard.disk import Costs
 from sexton.guard.eyes import Eyes
 from sexton.guard.memory import TOPIC, MemoryLost, MemoryTopic
-from sexton.guard.metrics import Labels
 from sexton.guard.status import Status, status_of
 from sexton.machines.guard import Guard
 from sexton.machines.guard_events import (
@@ -41,6 +40,7 @@ from sexton.machines.guard_events import (
     Remember,
 )
 from sexton.machines.guard_notes import Memory, Note, Saying
+from sexton.report.prometheus import Labels
 
 log = logging.getLogger("sexton.guard")
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from sexton.guard.status import Status
+from sexton.report.prometheus import Labels, sample_line
 
-Labels = tuple[tuple[str, str], ...]
 Sample = tuple[str, Labels, float]
 
 # Every metric there is: kind and meaning. docs/how-to/run-the-guard.md lists the same.
@@ -54,7 +54,7 @@ def text(status: Status, counters: Counter[tuple[str, Labels]], round_s: float) 
     for name, (kind, meaning) in METRICS.items():
         if name in by_name:
             lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
-            lines += [f"{name}{_braces(labels)} {_number(v)}" for _, labels, v in by_name[name]]
+            lines += [sample_line(*sample) for sample in by_name[name]]
     return "\n".join(lines) + "\n"
 
 
@@ -85,17 +85,3 @@ def _samples(
         yield "sexton_guard_findings", (("code", code), ("severity", severity)), count
     for (name, labels), count in sorted(counters.items()):
         yield name, labels, count
-
-
-def _braces(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(value)

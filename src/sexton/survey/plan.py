@@ -23,7 +23,7 @@ from sexton.base.errors import ConfigError, PeerError, SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.configs import topic_configs
-from sexton.client.log_dirs import sizes_of
+from sexton.client.disk_room import log_directories
 from sexton.client.replica import ReplicaOffsets
 from sexton.client.topology import PartitionPlace, Topology
 from sexton.survey.places import BrokerPlace, Place, settings_of
@@ -112,7 +112,8 @@ async def _with_sizes(client: Client, plans: Sequence[PartitionPlan]) -> list[Pa
     known: dict[int, dict[TopicPartition, int]] = {}
     for node in sorted({node for each in plans for node in each.stands}):
         try:
-            known[node] = await sizes_of(client, node)
+            directories = await log_directories(client, node)
+            known[node] = {at: size for each in directories for at, size in each.sizes.items()}
         except SextonError:
             known[node] = {}
     return [

@@ -9,10 +9,11 @@ import pytest
 from sexton.broker.chronicle import Chronicle
 from sexton.broker.cluster import ClusterConfig, LocalCluster
 from sexton.broker.metrics import METRICS, Metrics
-from sexton.broker.metrics_server import MOST_BYTES, MOST_VISITORS, MetricsServer
+from sexton.broker.metrics_server import MetricsServer
 from sexton.broker.steward import Steward
 from sexton.client import admin
 from sexton.client.client import Client
+from sexton.report.serving import MOST_BYTES, MOST_VISITORS
 
 LINE = re.compile(r'^[a-z_]+(\{([a-z]+="[^"]*"(,|(?=\})))+\})? -?\d+(\.\d+)?$')
 

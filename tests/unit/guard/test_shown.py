@@ -24,6 +24,7 @@ from sexton.guard.status import BrokerStatus, Status, TopicStatus, long, size, s
 from sexton.guard.web import Web, trouble_of
 from sexton.machines.guard_events import GuardConfig
 from sexton.machines.guard_notes import Lags
+from sexton.report.prometheus import Labels
 
 FROZEN = TopicStatus(
     "<b>orders", "frozen", ("replica 3 is offline (partition 0)",), 1_000_000, Lags("5"), True,
@@ -69,7 +70,7 @@ def test_every_metric_is_on_the_page_about_the_guard_in_its_own_words() -> None:
 
 
 def test_every_sample_has_its_metric() -> None:
-    counters: Counter[tuple[str, metrics.Labels]] = Counter()
+    counters: Counter[tuple[str, Labels]] = Counter()
     counters["sexton_guard_rounds_total", (("outcome", "done"),)] += 3
     text = metrics.text(STATUS, counters, 0.25)
     assert 'sexton_guard_topics{state="frozen"} 1' in text
