@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sexton.base.errors import Missing
+from sexton.base.extras import need
 from sexton.cli.options import BOOTSTRAP_SERVERS, FormatOption
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
@@ -57,6 +58,7 @@ def command(
     Starts a cluster of three brokers in this process, first with Apache Kafka's way of compaction,
     then with coordinated compaction, and audits it with Spark. Nothing is left behind but a report.
     """
+    need("confluent_kafka")
     from sexton.lab.demo import play
 
     with Output("demo", format) as out, _runner(fast, out) as runner:

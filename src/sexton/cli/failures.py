@@ -19,6 +19,7 @@ from typing import TextIO
 import typer
 
 from sexton.base.errors import ConfigError, SextonError
+from sexton.base.extras import EXTRAS, missing
 
 FAILED = 1
 USAGE = 2
@@ -49,6 +50,8 @@ def failure_of(error: BaseException) -> Failure:
         case SextonError():
             code = USAGE if isinstance(error, ConfigError) else FAILED
             return Failure(error.kind, error.subject, error.why, error.hint, code)
+        case ModuleNotFoundError() if error.name in EXTRAS:
+            return failure_of(missing(error.name))
         case typer.TyperException() if error.exit_code == USAGE:
             return _usage_failure(error)
         case KeyboardInterrupt():

@@ -191,6 +191,7 @@ COMMANDS: tuple[Entry, ...] = (
         "Say why read_committed consumers of a partition wait, since when, and what to do about "
         "it.",
     ),
+    Entry("doctor", "Say what of sexton works on this machine, and what to install for the rest."),
     Entry("warmup", "Compile the kernels now, so that the next command starts at once."),
 )
 

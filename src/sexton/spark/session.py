@@ -19,11 +19,11 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sexton.base.errors import ConfigError, Missing
+from sexton.base.extras import need
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,9 +93,7 @@ def spark_session(
 
 def find_spark() -> None:
     """Missing, with what to install, if Spark cannot be started here."""
-    for package in NEEDED:
-        if find_spec(package) is None:
-            raise Missing(package, "is not installed", 'pip install "sexton[spark]"')
+    need(*NEEDED)
     find_java()
 
 
