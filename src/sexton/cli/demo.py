@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from sexton.base.errors import Missing
 from sexton.base.extras import need
@@ -164,7 +165,7 @@ class _Teller:
         self._number += 1
         diverges = scene.policy == "independent"
         title = scene.act.title if diverges else scene.act.instead
-        self._out.say(f"\n{self._number}. {title}")
+        self._out.say(Text(f"\n{self._number}. {title}", "bold"))
         if self._explain and diverges:
             self._say(scene.act.why, indent="   ")
         story = _until_seen(scene.outcome.story) if diverges else scene.outcome.story
@@ -172,8 +173,10 @@ class _Teller:
         if diverges:
             self._diverged(scene)
         else:
-            verdict = "the replicas agree" if scene.agrees else "THE REPLICAS DISAGREE"
-            self._say(f"audit: {verdict}", indent="   ")
+            verdict, colour = ("the replicas agree", "green")
+            if not scene.agrees:
+                verdict, colour = ("THE REPLICAS DISAGREE", "bold red")
+            self._out.say(Text.assemble("   audit: ", (verdict, colour)))
 
     def _diverged(self, scene: Scene) -> None:
         from sexton.report.audit_text import audit_finding_text
@@ -182,9 +185,7 @@ class _Teller:
         findings = list(scene.survey.findings)
         page = _page([scene])
         for finding in findings:
-            text = audit_finding_text(finding, page, self._width)
-            for line in text.plain.splitlines():
-                self._out.say(line)
+            self._out.say(audit_finding_text(finding, page, self._width))
 
     def closes(self, html: Path) -> None:
         took = time.monotonic() - self._began
@@ -195,7 +196,7 @@ class _Teller:
         self._out.say("  how it works            docs/concepts/coordinated-compaction.md")
 
     def _heading(self, text: str) -> None:
-        self._out.say(f"\n── {text} ".ljust(self._width, "─"))
+        self._out.say(Text(f"\n── {text} ".ljust(self._width, "─"), "bold blue"))
 
     def _say(self, text: str, indent: str = "") -> None:
         for line in textwrap.wrap(

@@ -36,6 +36,7 @@ from sexton.report.tables import Cell, Column, Row
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+    from rich.text import Text
 
 FOUND = 1
 INCOMPLETE = 3
@@ -86,8 +87,8 @@ class Output:
         """The same, said by an error that stopped one part of the work."""
         self.incomplete(error.subject, error.why)
 
-    def say(self, text: str) -> None:
-        """A sentence for people; programs do not get it."""
+    def say(self, text: str | Text) -> None:
+        """A sentence for people, in colour if it has any; programs do not get it."""
         self._writer.say(text)
 
     def say_findings(self) -> None:

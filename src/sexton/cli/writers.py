@@ -65,7 +65,7 @@ class Ending:
 class Writer(Protocol):
     def rows(self, name: str, columns: Sequence[Column], rows: Iterable[Row]) -> None: ...
     def finding(self, finding: Finding, drawing: Drawing | None = None) -> None: ...
-    def say(self, text: str) -> None: ...
+    def say(self, text: str | Text) -> None: ...
     def end(self, ending: Ending) -> None: ...
 
 
@@ -103,9 +103,9 @@ class PlainWriter:
         for line in finding_lines(finding, width=None):
             self.stdout.write(line + "\n")
 
-    def say(self, text: str) -> None:
+    def say(self, text: str | Text) -> None:
         self.began = True
-        self.stdout.write(text + "\n")
+        self.stdout.write(f"{text}\n")
 
     def end(self, ending: Ending) -> None:
         if ending.summary:
@@ -142,6 +142,13 @@ class TerminalWriter(PlainWriter):
             return
         self.console.print(finding_text(finding, self.console.width), soft_wrap=True)
 
+    def say(self, text: str | Text) -> None:
+        if isinstance(text, str):
+            super().say(text)
+        else:
+            self.began = True
+            self.console.print(text, soft_wrap=True)
+
 
 class JsonWriter:
     """One object, written from front to back; each row on a line of its own."""
@@ -170,7 +177,7 @@ class JsonWriter:
         del drawing
         self.findings.append(finding)
 
-    def say(self, text: str) -> None:
+    def say(self, text: str | Text) -> None:
         """Sentences are for people."""
 
     def end(self, ending: Ending) -> None:
@@ -205,7 +212,7 @@ class JsonLinesWriter:
         del drawing
         self._line("finding", finding_object(finding))
 
-    def say(self, text: str) -> None:
+    def say(self, text: str | Text) -> None:
         """Sentences are for people."""
 
     def end(self, ending: Ending) -> None:
@@ -231,7 +238,7 @@ class TsvWriter:
         del drawing
         self.stdout.write(tsv_line(finding_row(finding)) + "\n")
 
-    def say(self, text: str) -> None:
+    def say(self, text: str | Text) -> None:
         """Sentences are for people."""
 
     def end(self, ending: Ending) -> None:
