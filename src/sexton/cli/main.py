@@ -117,7 +117,7 @@ def _root(
             "--version",
             callback=_show_version,
             is_eager=True,
-            help="Show the versions of sexton and Python, and exit.",
+            help="Show the version, and what it was tested with, and exit.",
         ),
     ] = False,
 ) -> None:
@@ -128,8 +128,14 @@ def version_text() -> str:
     """What a bug report should say."""
     import platform
 
+    from sexton.base import tested
+
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
-    return f"sexton {sexton.__version__}, Python {platform.python_version()}, {system}"
+    return (
+        f"sexton {sexton.__version__}, Python {platform.python_version()}, {system}\n"
+        f"tested with Python {', '.join(tested.PYTHON)}; Spark {', '.join(tested.SPARK)};"
+        f" Apache Kafka {', '.join(tested.KAFKA)}"
+    )
 
 
 class LazyGroup(TyperGroup):

@@ -1,0 +1,23 @@
+"""The versions that we say were tried are those that the tests use."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sexton.base import tested
+from sexton.testing.jar_lock import shipped_versions
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_they_are_the_locked_ones() -> None:
+    lock = (ROOT / "requirements/dev.txt").read_text(encoding="utf-8")
+    assert tuple(re.findall(r"^pyspark==(\S+)", lock, re.MULTILINE)) == tested.SPARK
+    assert set(shipped_versions()) == set(tested.KAFKA)
+
+
+def test_the_page_names_them() -> None:
+    page = (ROOT / "docs/reference/support.md").read_text(encoding="utf-8")
+    for version in (*tested.PYTHON, *tested.SPARK, *tested.KAFKA):
+        assert version in page
