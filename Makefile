@@ -43,6 +43,7 @@ bench: $(READY) kafka-needs ## measure against Kafka's own code and other client
 pages: $(READY)
 	@$(BIN)/python tools/make_cli_reference.py
 	@$(BIN)/python tools/make_file_map.py
+	@$(BIN)/python tools/make_licences.py
 
 docs: pages ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sexton.base import tested
 from sexton.testing.jar_lock import shipped_versions
+from tools import make_licences
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,3 +22,9 @@ def test_the_page_names_them() -> None:
     page = (ROOT / "docs/reference/support.md").read_text(encoding="utf-8")
     for version in (*tested.PYTHON, *tested.SPARK, *tested.KAFKA):
         assert version in page
+
+
+def test_the_licences_are_those_of_what_is_installed() -> None:
+    assert make_licences.PAGE.read_text(encoding="utf-8") == make_licences.page(), (
+        "write it again: .venv/bin/python tools/make_licences.py"
+    )
