@@ -123,6 +123,9 @@ def test_copies_of_directories_are_compared(
         (["--path", "."], "nothing to agree with"),
         (["--path", ".", "--path", "."], "is named twice"),
         (["--path", "a", "--path", "b", "--since", "2h"], "does not go with --path"),
+        (["--path", "a", "--path", "b", "-b", "localhost:1"], "does not go with --path"),
+        (["orders:x", "-b", "localhost:1"], "is not TOPIC or TOPIC:PARTITION"),
+        (["orders", "-b", "localhost:1", "--all-compacted"], "does not go with names of topics"),
     ],
 )
 def test_what_cannot_be_done_is_said(

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from sexton.client.retrying import Patience
+from sexton.base.errors import ConfigError, SextonError
+from sexton.base.partitions import TopicPartition as At
+from sexton.client.client import Client
+from sexton.client.retrying import Patience, Trying
+from sexton.client.topology import Topology
+from sexton.survey import survey as survey_module
 from sexton.survey import tasks
-from sexton.survey.plan import Wanted
+from sexton.survey.plan import Plan, Wanted, plan
 from sexton.survey.runner import LocalRunner
 from sexton.survey.survey import run_files_survey, run_survey
 from sexton.survey.tasks import FoldTask, Result
@@ -71,21 +78,59 @@ def test_replicas_that_were_read_are_not_read_again(
     assert not journal.exists()
 
 
-def test_a_broker_that_dies_while_it_is_read_is_named(
-    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Killing(Counting):
+    """A runner for whose first tasks broker 3 is dead, and for later ones perhaps as well."""
+
+    def __init__(self, cluster: EmbeddedCluster, *, comes_back: bool = False) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._comes_back = comes_back
+
+    def run(self, wanted: Sequence[FoldTask]) -> Iterator[tuple[int, Result]]:
+        if not self.ran:
+            self._cluster.kill(3)
+        elif self._comes_back:
+            self._cluster.restart(3)
+            self._comes_back = False
+        yield from super().run(wanted)
+
+
+class Waits(Trying):
+    """How many reads have waited for a broker?"""
+
+    began: ClassVar[set[int]] = set()
+
+    async def pause(self, error: SextonError) -> None:
+        self.began.add(id(self))
+        await super().pause(error)
+
+
+@pytest.fixture
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "PATIENCE", Patience(timeout_ms=300))
+    monkeypatch.setattr(tasks, "Trying", Waits)
+    monkeypatch.setattr(tasks, "_given_up", {})
+    for module in (tasks, survey_module):
+        monkeypatch.setattr(module, "RECENTLY_S", 2.0)
+    monkeypatch.setattr(Waits, "began", set())
 
-    class Killing(Counting):
-        def run(self, wanted: Sequence[FoldTask]) -> Iterator[tuple[int, Result]]:
-            if not self.ran:
-                cluster.kill(3)
-            yield from super().run(wanted)
 
-    survey = run_survey(wanted(cluster), Killing())
-    unread = [(str(partition), node) for partition, node, _why in survey.unread]
-    assert unread == [("orders-0", 3), ("orders-1", 3)]
+@pytest.mark.usefixtures("impatience")
+def test_a_broker_that_dies_while_it_is_read_is_named(cluster: EmbeddedCluster) -> None:
+    cluster.create_topic("wide", [[1, 2, 3]] * 8, {"cleanup.policy": "compact"})
+    survey = run_survey(replace(wanted(cluster), topics=("wide",)), Killing(cluster))
+    assert [(at.partition, node) for at, node, _why in survey.unread] == [(n, 3) for n in range(8)]
     assert not list(survey.findings)
+    assert len(Waits.began) == 2, "once, and once more in the end: not for each partition"
+
+
+@pytest.mark.usefixtures("impatience")
+def test_a_broker_that_is_back_in_the_end_is_read(cluster: EmbeddedCluster) -> None:
+    runner = Killing(cluster, comes_back=True)
+    survey = run_survey(wanted(cluster), runner)
+    assert not list(survey.unread) and not list(survey.findings)
+    assert sum(len(each.facts) for each in survey.partitions) == 6
+    assert len(runner.ran) == 8, "both tasks of broker 3 twice"
 
 
 def test_more_keys_than_memory_has_room_for(cluster: EmbeddedCluster) -> None:
@@ -111,6 +156,42 @@ def test_a_share_of_the_partitions(cluster: EmbeddedCluster) -> None:
     half = Wanted(cluster.bootstrap_servers, topics=(TOPIC,), sample_partitions=0.5)
     survey = run_survey(half, LocalRunner())
     assert len(survey.partitions) == 1 and survey.left_out == 1
+
+
+def test_one_partition_of_a_topic(cluster: EmbeddedCluster) -> None:
+    cluster.create_topic("beside", [[1, 2, 3], [1, 2, 3]], {"cleanup.policy": "compact"})
+    only = (At(TOPIC, 1),)
+    asked = Wanted(cluster.bootstrap_servers, topics=(TOPIC, "beside"), partitions=only)
+    survey = run_survey(asked, LocalRunner())
+    read = [each.partition for each in survey.partitions]
+    assert read == [At(TOPIC, 1), At("beside", 0), At("beside", 1)]
+    paths = [cluster.data_directory(node) for node in (1, 2)]
+    copies = run_files_survey(paths, LocalRunner(), topics=(TOPIC,), partitions=only)
+    assert [each.partition for each in copies.partitions] == [At(TOPIC, 1)]
+    with pytest.raises(ConfigError, match="there is no such partition"):
+        run_survey(replace(asked, partitions=(At(TOPIC, 2),)), LocalRunner())
+
+
+def test_a_topic_that_is_deleted_while_it_is_asked_about(cluster: EmbeddedCluster) -> None:
+    cluster.create_topic("short-lived", [[1, 2, 3]], {"cleanup.policy": "compact"})
+
+    class Slow(Client):
+        """Between what it is told and what it asks next, somebody deletes a topic."""
+
+        async def topology(self, topics: Iterable[str] | None = None) -> Topology:
+            found = await super().topology(topics)
+            if topics is None:
+                assert "short-lived" in found.topics
+                await asyncio.to_thread(cluster.delete_topic, "short-lived")
+                while "short-lived" in (await super().topology(["short-lived"])).topics:
+                    pass  # not every broker has heard of it
+            return found
+
+    async def planned() -> Plan:
+        async with Slow(cluster.bootstrap_servers) as client:
+            return await plan(client, Wanted(cluster.bootstrap_servers, all_compacted=True))
+
+    assert {each.partition.topic for each in asyncio.run(planned()).partitions} == {TOPIC}
 
 
 class Deleting:

@@ -19,9 +19,9 @@ import pytest
 from sexton.base.partitions import TopicPartition
 from sexton.cli.main import main
 from sexton.client.client import Client
+from sexton.client.config_changes import TOPIC, described
 from sexton.guard.repair import Repair, begin
 from sexton.guard.repair_notes import Notes, NotesFile
-from sexton.guard.repair_options import TOPIC, described
 from sexton.guard.repair_planning import judged, plan_repair
 from sexton.lab.divergences import EMBEDDED_OPTIONS
 from sexton.lab.looking import consumed

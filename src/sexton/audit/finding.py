@@ -6,12 +6,12 @@ once and a scheduled audit can be clean again.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Literal
 
 from sexton.audit.plain import Plain
 from sexton.audit.window import LogWindow
+from sexton.base.digests import hex_digest
 from sexton.base.findings import Severity
 from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
@@ -67,7 +67,7 @@ class AuditFinding(Plain):
 
     def _subject(self) -> str:
         if self.key is not None:
-            return "key-" + hashlib.blake2b(self.key, digest_size=8).hexdigest()
+            return f"key-{hex_digest(self.key)}"
         if self.transactions:
             producers = sorted({each.producer_id for each in self.transactions})
             firsts = [each.first_data for each in self.transactions if each.first_data is not None]

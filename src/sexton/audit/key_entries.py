@@ -7,7 +7,6 @@ there are too many, nothing is kept; below it, everything. Comparing takes the l
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -16,6 +15,7 @@ import numpy as np
 from sexton.audit import fold_kernels
 from sexton.audit.facts import BUCKETS, KeyEntry, Scope
 from sexton.audit.settling import Marker
+from sexton.base.digests import hex_digest
 from sexton.records import tables
 from sexton.records.columns import Columns
 from sexton.records.layout import TRANSACTIONAL
@@ -27,7 +27,7 @@ HIGHEST = (1 << 64) - 1
 
 def value_digest(value: bytes | None) -> str | None:
     """128 bits that stand for a value where nobody is to read it."""
-    return None if value is None else hashlib.blake2b(value, digest_size=16).hexdigest()
+    return None if value is None else hex_digest(value)
 
 
 def fingerprint(key: bytes, seed: int) -> int:

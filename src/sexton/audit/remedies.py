@@ -34,6 +34,9 @@ SEVERITIES: Final[dict[str, Severity]] = {
 }
 
 
+GUIDE: Final = "docs/how-to/when-the-audit-finds-something.md"
+
+
 def runbook(code: str) -> str:
     return f"docs/runbook/{code}.md"
 

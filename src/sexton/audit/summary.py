@@ -6,10 +6,10 @@ anything but digests.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 
 from sexton.audit.finding import AuditFinding
+from sexton.base.digests import digest
 from sexton.base.findings import Evidence, Finding
 
 _SEVERITIES = ("error", "warning", "note")
@@ -35,7 +35,7 @@ def key_in_words(key: bytes | None, *, plain: bool) -> str | None:
     if key is None:
         return None
     if not plain:
-        return f"sha256:{hashlib.sha256(key).hexdigest()[:32]}/{len(key)}"  # as `log dump` has it
+        return digest(key)
     text = key.decode("utf-8", "backslashreplace")
     return text if text.isprintable() else "0x" + key.hex()
 
@@ -46,9 +46,9 @@ def finding_of(found: AuditFinding, *, plain_keys: bool = False) -> Finding:
         evidence["key"] = key_in_words(found.key, plain=plain_keys)
     for node, offset in sorted(found.offsets.items()):
         evidence[f"offset on {node}"] = offset
-    for node, digest in sorted(found.values.items()):
-        if digest is not None:
-            evidence[f"value on {node}"] = f"digest {digest[:16]}"
+    for node, value in sorted(found.values.items()):
+        if value is not None:
+            evidence[f"value on {node}"] = f"digest {value[:16]}"
     for each in found.transactions:
         evidence[f"producer {each.producer_id} on {each.node}"] = _transaction(
             each.outcome, each.epoch, each.marker_offset

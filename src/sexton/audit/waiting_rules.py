@@ -23,9 +23,9 @@ from sexton.audit.remedies import remedy
 from sexton.audit.transaction_rules import about_transaction
 from sexton.audit.window import LogWindow
 from sexton.audit.words import named, sentence
+from sexton.base.kafka_defaults import TRANSACTION_MAX_TIMEOUT_MS
 
 _ENDED = ("CompleteCommit", "CompleteAbort", "Empty", "Dead")
-LONGEST_MS = 900_000  # Kafka's default of `transaction.max.timeout.ms`
 PATIENCE = 2  # times its timeout: a transaction that old was forgotten by its coordinator
 
 
@@ -35,9 +35,13 @@ def judge_open(
     coordinator: Mapping[int, CoordinatorState | None],
     *,
     now_ms: int,
+    longest_ms: int = TRANSACTION_MAX_TIMEOUT_MS,
     windows: Sequence[LogWindow] = (),
 ) -> list[AuditFinding]:
-    """`coordinator` by producer id: None if it knows nothing of it, absent if it was not asked."""
+    """`coordinator` by producer id: None if it knows nothing of it, absent if it was not asked.
+
+    `longest_ms`: how long the cluster lets any transaction take.
+    """
     before, after = ({each.node: each for each in looks} for looks in (first, second))
     findings: list[AuditFinding] = []
     waiting: dict[tuple[int, int], list[int]] = {}
@@ -58,7 +62,9 @@ def judge_open(
         stuck = [node for node in nodes if _is_stuck(after[node], start, passed)]
         if stuck:
             findings.append(_stuck(transaction, stuck, passed, after, windows))
-        elif len(nodes) == len(after) and _is_forgotten(transaction, coordinator, now_ms):
+        elif len(nodes) == len(after) and _is_forgotten(
+            transaction, coordinator, now_ms, longest_ms
+        ):
             findings.append(_hanging(transaction, after, coordinator.get(producer)))
     return findings
 
@@ -140,14 +146,17 @@ def _how_it_ended(
 
 
 def _is_forgotten(
-    transaction: OpenTransaction, coordinator: Mapping[int, CoordinatorState | None], now_ms: int
+    transaction: OpenTransaction,
+    coordinator: Mapping[int, CoordinatorState | None],
+    now_ms: int,
+    longest_ms: int,
 ) -> bool:
     if transaction.producer_id not in coordinator:
         return False
     state = coordinator[transaction.producer_id]
     if state is None:
         # It knows nothing of it, or we may not DESCRIBE its transactional id: only age can tell.
-        return now_ms - transaction.last_timestamp > LONGEST_MS
+        return now_ms - transaction.last_timestamp > longest_ms
     # Records have the time that their producer says, which may be years ago; so the coordinator's
     # clock decides.
     begun_ms = max(state.started_ms, transaction.last_timestamp)

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from sexton.base.errors import ConfigError
+from sexton.cli.audit_options import (
+    AllCompactedOption,
+    BaselineOption,
+    EngineOption,
+    HtmlOption,
+    InternalOption,
+    MasterOption,
+    MaxOption,
+    MetricsOption,
+    ParquetOption,
+    PathOption,
+    ResumeOption,
+    SampleOption,
+    ShowKeysOption,
+    SinceOption,
+    TopicOption,
+    WatchOption,
+    WhatArgument,
+    WriteBaselineOption,
+)
 from sexton.cli.options import (
     BootstrapOption,
     CommandConfigOption,
@@ -20,6 +34,7 @@ from sexton.cli.writers import Format
 
 EXAMPLES = (
     ("Audit one topic of the cluster of `sexton up`", "sexton audit -b localhost:9092 -t orders"),
+    ("One partition of it", "sexton audit orders:3 -b localhost:9092"),
     (
         "Audit every compacted topic, gently, and write a report to read",
         "sexton audit -b kafka:9092 --all-compacted --max-mb-per-s 20 --html audit.html",
@@ -36,101 +51,28 @@ EXAMPLES = (
 )
 
 
-class Engine(StrEnum):
-    spark = "spark"
-    local = "local"
-
-
 def command(
+    what: WhatArgument = None,
     bootstrap: BootstrapOption = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", "-t", metavar="TOPIC", help="A topic; may be given several times."),
-    ] = None,
-    all_compacted: Annotated[
-        bool, typer.Option("--all-compacted", help="Every topic that is compacted.")
-    ] = False,
-    internal: Annotated[
-        bool,
-        typer.Option(
-            "--internal", help="__consumer_offsets and __transaction_state too, or alone."
-        ),
-    ] = False,
-    path: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--path",
-            metavar="DIR",
-            help="A copy of a data directory or partition, offline; at least two.",
-        ),
-    ] = None,
+    topic: TopicOption = None,
+    all_compacted: AllCompactedOption = False,
+    internal: InternalOption = False,
+    path: PathOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
-    engine: Annotated[
-        Engine | None,
-        typer.Option(
-            "--engine",
-            help="Where replicas are read: on Spark (needs sexton[spark] and Java), or local, in "
-            "this process. Default: spark if it is installed.",
-        ),
-    ] = None,
-    master: Annotated[
-        str, typer.Option("--master", metavar="URL", help="Spark's master.")
-    ] = "local[*]",
-    max_mb_per_s: Annotated[
-        float | None,
-        typer.Option("--max-mb-per-s", help="Read at most so fast from each broker.", min=0.001),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="AGE|TIME",
-            help="Only records from then on: 6h, 2d, or 2026-11-01T00:00Z. Quicker, and blind for "
-            "what is older.",
-        ),
-    ] = None,
-    sample_partitions: Annotated[
-        float | None,
-        typer.Option(
-            "--sample-partitions", metavar="SHARE", help="Only this share of the partitions: 0.1."
-        ),
-    ] = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option("--baseline", metavar="FILE", help="Findings that are known and accepted."),
-    ] = None,
-    write_baseline: Annotated[
-        Path | None,
-        typer.Option(
-            "--write-baseline", metavar="FILE", help="Write all that is found as a baseline."
-        ),
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="A report for people, one file.")
-    ] = None,
-    parquet: Annotated[
-        Path | None, typer.Option("--parquet", metavar="FILE", help="All findings, for programs.")
-    ] = None,
-    show_keys: Annotated[
-        bool, typer.Option("--show-keys", help="Keys as text; otherwise digests of them.")
-    ] = False,
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            "--resume",
-            metavar="FILE",
-            help="Keep here what has been read, and go on from it after an interruption.",
-        ),
-    ] = None,
-    watch: Annotated[
-        str | None,
-        typer.Option("--watch", metavar="EVERY", help="Audit again and again: every 1h, say."),
-    ] = None,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option("--metrics-port", help="With --watch: Prometheus metrics on this port."),
-    ] = None,
+    engine: EngineOption = None,
+    master: MasterOption = "local[*]",
+    max_mb_per_s: MaxOption = None,
+    since: SinceOption = None,
+    sample_partitions: SampleOption = None,
+    baseline: BaselineOption = None,
+    write_baseline: WriteBaselineOption = None,
+    html: HtmlOption = None,
+    parquet: ParquetOption = None,
+    show_keys: ShowKeysOption = False,
+    resume: ResumeOption = None,
+    watch: WatchOption = None,
+    metrics_port: MetricsOption = None,
     format: FormatOption = Format.table,
 ) -> None:
     """Read every replica of a topic from its own broker, and say where they disagree.
@@ -140,13 +82,16 @@ def command(
     looked at again before it is said. Exit code: 0 the replicas agree, 1 they do not, 3 a replica
     could not be read.
     """
-    from sexton.cli.audit_run import Request, audit
-    from sexton.cli.audit_show import show
-    from sexton.cli.output import Output
+    from sexton.cli.audit_run import Request, run_audit
 
-    request = Request(
-        settings=None if path else client_settings(bootstrap, settings, command_config),
-        topics=tuple(topic or ()),
+    if metrics_port is not None and watch is None:
+        raise ConfigError("--metrics-port", "there are metrics only with --watch")
+    if path and (bootstrap or settings or command_config):
+        why = "does not go with --path: no broker is asked"
+        raise ConfigError("-b, -X, --command-config", why, "audit the one, then the other")
+    request = Request.of(
+        [*(what or ()), *(topic or ())],
+        None if path else client_settings(bootstrap, settings, command_config),
         all_compacted=all_compacted,
         internal=internal,
         paths=tuple(path or ()),
@@ -162,12 +107,4 @@ def command(
         show_keys=show_keys,
         resume=resume,
     )
-    if metrics_port is not None and watch is None:
-        raise ConfigError("--metrics-port", "there are metrics only with --watch")
-    if watch is not None:
-        from sexton.cli.audit_watch import audit_again
-
-        audit_again(request, format, watch, metrics_port)
-        return
-    with Output("audit", format) as out:
-        show(audit(request, out), request, out)
+    run_audit(request, format, watch, metrics_port)

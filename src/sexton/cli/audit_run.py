@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,11 +10,15 @@ from datetime import UTC, datetime
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sexton.base.errors import ConfigError
+from sexton.base.partitions import TopicPartition
+from sexton.cli.durations import span_ms
+from sexton.cli.naming import topics_and_partitions
 from sexton.cli.options import BOOTSTRAP_SERVERS
 from sexton.cli.output import Output
+from sexton.cli.writers import Format
 from sexton.report.audit_page import AuditPage
 from sexton.report.audit_words import many
 
@@ -24,9 +27,6 @@ if TYPE_CHECKING:
     from sexton.survey.runner import Runner
     from sexton.survey.tasks import FoldTask, Result
 
-_AGE = re.compile(r"(?P<count>\d+(?:\.\d+)?)(?P<unit>[smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -34,6 +34,7 @@ class Request:
 
     settings: dict[str, str] | None  # None: directories
     topics: tuple[str, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()  # of a topic that is named here, only these
     all_compacted: bool = False
     internal: bool = False
     paths: tuple[Path, ...] = ()
@@ -49,30 +50,52 @@ class Request:
     show_keys: bool = False
     resume: Path | None = None
 
+    @classmethod
+    def of(cls, named: Sequence[str], settings: dict[str, str] | None, **chosen: Any) -> Request:
+        topics, partitions = topics_and_partitions(named)
+        return cls(settings, topics, partitions, **chosen)
+
     def __post_init__(self) -> None:
         if self.settings is not None and not (self.topics or self.all_compacted or self.internal):
-            hint = "name a topic with -t, or say --all-compacted"
+            hint = "name a topic, or say --all-compacted"
             raise ConfigError("sexton audit", "does not know what to audit", hint)
-        if self.settings is None:
-            for option, given in (
-                ("--all-compacted", self.all_compacted),
-                ("--internal", self.internal),
-                ("--since", self.since is not None),
-                ("--sample-partitions", self.sample_partitions is not None),
-                ("--max-mb-per-s", self.max_bytes_per_s is not None),
-                ("--resume", self.resume is not None),
-            ):
-                if given:
-                    why = "does not go with --path: copies are read whole"
-                    raise ConfigError(option, why, "leave it out; -t chooses topics")
+        self._check_beside_paths()
         if self.topics and self.all_compacted:
-            raise ConfigError("--all-compacted", "does not go with -t", "choose one of them")
+            hint = "choose one of them"
+            raise ConfigError("--all-compacted", "does not go with names of topics", hint)
         if self.sample_partitions is not None and not 0 < self.sample_partitions <= 1:
             hint = "0.1 is a tenth of the partitions"
             raise ConfigError("--sample-partitions", "is a share between 0 and 1", hint)
         for file in (self.html, self.parquet, self.write_baseline, self.resume):
             if file is not None and not file.absolute().parent.is_dir():
                 raise ConfigError(str(file), "there is no such directory to write it into")
+
+    def _check_beside_paths(self) -> None:
+        if self.settings is not None:
+            return
+        for option, given in (
+            ("--all-compacted", self.all_compacted),
+            ("--internal", self.internal),
+            ("--since", self.since is not None),
+            ("--sample-partitions", self.sample_partitions is not None),
+            ("--max-mb-per-s", self.max_bytes_per_s is not None),
+            ("--resume", self.resume is not None),
+        ):
+            if given:
+                why = "does not go with --path: copies are read whole"
+                raise ConfigError(option, why, "leave it out; -t chooses topics")
+
+
+def run_audit(request: Request, chosen: Format, every: str | None, port: int | None) -> None:
+    """Once, or again and again, and all that is said of it."""
+    from sexton.cli.audit_show import show
+    from sexton.cli.audit_watch import audit_again
+
+    if every is not None:
+        audit_again(request, chosen, every, port)
+        return
+    with Output("audit", chosen) as out:
+        show(audit(request, out), request, out)
 
 
 def audit(request: Request, out: Output) -> AuditPage:
@@ -85,7 +108,13 @@ def audit(request: Request, out: Output) -> AuditPage:
     wanted = None if request.settings is None else wanted_of(request)
     with runner_of(request, out) as runner, Progress(out) as watcher:
         if wanted is None:
-            survey = run_files_survey(request.paths, runner, topics=request.topics, watcher=watcher)
+            survey = run_files_survey(
+                request.paths,
+                runner,
+                topics=request.topics,
+                partitions=request.partitions,
+                watcher=watcher,
+            )
         else:
             survey = run_survey(wanted, runner, journal=request.resume, watcher=watcher)
     if request.write_baseline:
@@ -102,6 +131,7 @@ def wanted_of(request: Request) -> Wanted:
         bootstrap_servers=settings.pop(BOOTSTRAP_SERVERS),
         settings=settings,
         topics=request.topics,
+        partitions=request.partitions,
         all_compacted=request.all_compacted,
         internal=request.internal,
         since_ms=None if request.since is None else time_of(request.since),
@@ -113,22 +143,15 @@ def wanted_of(request: Request) -> Wanted:
 
 def time_of(text: str) -> int:
     """A time in milliseconds: an age before now, or a date."""
-    match = _AGE.fullmatch(text.strip())
-    if match:
-        return int((time.time() - seconds_of(text, "--since")) * 1000)
+    age_ms = span_ms(text)
+    if age_ms is not None:
+        return int(time.time() * 1000) - age_ms
     try:
         told = datetime.fromisoformat(text)
     except ValueError:
         hint = "an age such as 6h or 2d, or a time such as 2026-11-01T00:00Z"
         raise ConfigError("--since", f"{text!r} is no time", hint) from None
     return int((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def seconds_of(text: str, option: str) -> float:
-    match = _AGE.fullmatch(text.strip())
-    if match is None:
-        raise ConfigError(option, f"{text!r} is no span of time", "30s, 15m, 6h, 2d or 1w")
-    return float(match["count"]) * _SECONDS[match["unit"]]
 
 
 # ── where it runs ──

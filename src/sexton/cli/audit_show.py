@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from sexton import __version__
 from sexton.audit.finding import AuditFinding
 from sexton.base.findings import Evidence, Finding
+from sexton.base.partitions import TopicPartition
 from sexton.cli.audit_run import Request, engine_of
 from sexton.cli.options import BOOTSTRAP_SERVERS
 from sexton.cli.output import Output
@@ -43,10 +44,7 @@ def page_of(
         finished_ms=survey.finished_ms,
         partitions=tuple(map(_partition, survey.partitions)),
         findings=tuple(findings),
-        incomplete=tuple(
-            Unread(f"{at} on broker {node}" if not places else f"{at} in {places[node]}", why, at)
-            for at, node, why in survey.unread
-        ),
+        incomplete=tuple(_unread(survey, places)),
         acknowledged=known,
         limits=tuple(limits),
         options=_told(request),
@@ -54,6 +52,13 @@ def page_of(
         offline=request.settings is None,
         show_keys=request.show_keys,
     )
+
+
+def _unread(survey: Survey, places: Mapping[int, str]) -> Iterator[Unread]:
+    for at, node, why in survey.unread:
+        yield Unread(f"{at} in {places[node]}" if places else f"{at} on broker {node}", why, at)
+    for topic, why in survey.hidden.items():
+        yield Unread(f"the topic {topic}", why, TopicPartition(topic, 0))
 
 
 def _partition(found: PartitionSurvey) -> PartitionRead:
@@ -91,7 +96,7 @@ def show(page: AuditPage, request: Request, out: Output) -> None:
     advice = Advice(page)
     for finding in in_reading_order(page.findings):
         told = _told_finding(finding, page, advice)
-        out.finding(told, partial(audit_finding_text, finding, page))
+        out.finding(told, partial(audit_finding_text, finding, page, advice=advice))
     for unread in page.incomplete:
         out.incomplete(unread.what, unread.why)
     if people:

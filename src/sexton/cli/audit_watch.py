@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 
 import typer
 
-from sexton.cli.audit_run import Request, audit, seconds_of
+from sexton.cli.audit_run import Request, audit
 from sexton.cli.audit_show import show
+from sexton.cli.durations import milliseconds
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.report.audit_page import AuditPage
@@ -25,7 +26,7 @@ from sexton.report.prometheus import Labels, sample_line
 
 METRICS: dict[str, tuple[str, str]] = {
     "sexton_audit_runs_total": (
-        "counter", "Audits by their `result`: agree, differ, incomplete, unread, failed.",
+        "counter", "Audits by their `result`: how replicas stand (agree, differ, ...), or failed.",
     ),
     "sexton_audit_findings": (
         "gauge", "Findings of the last audit by `topic` and `code`, without acknowledged ones.",
@@ -80,7 +81,7 @@ class Tally:
 
 def audit_again(request: Request, chosen: Format, every: str, metrics_port: int | None) -> None:
     """Until Ctrl-C. One that fails is said and tried again at the next turn."""
-    pause_s = seconds_of(every, "--watch")
+    pause_s = milliseconds(every, "--watch") / 1000
     tally = Tally()
     with _served(tally, metrics_port):
         try:

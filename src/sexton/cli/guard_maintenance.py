@@ -15,12 +15,12 @@ from sexton.cli.cluster_reach import (
     Reach,
     SettingsOption,
 )
+from sexton.cli.durations import milliseconds
 from sexton.cli.guard_reach import (
     DEFAULT_MEMORY,
     MemoryOption,
     config_of,
     done,
-    milliseconds,
     show,
     with_daemon,
 )

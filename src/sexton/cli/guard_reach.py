@@ -1,9 +1,8 @@
-"""What the `guard` commands share: options, times as people write them, and a guard to ask."""
+"""What the `guard` commands share: options, and a guard to ask."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -12,6 +11,7 @@ import typer
 
 from sexton.base.errors import ConfigError, PeerError
 from sexton.cli.cluster_reach import CONNECT_TIMEOUT_MS, Reach
+from sexton.cli.durations import milliseconds
 from sexton.cli.options import BOOTSTRAP_SERVERS
 from sexton.cli.output import Output
 from sexton.machines.guard_events import GuardConfig
@@ -20,11 +20,9 @@ from sexton.report.tables import Column, Row, number
 if TYPE_CHECKING:
     from sexton.client.roving import RovingClient
     from sexton.guard.daemon import Daemon
-    from sexton.guard.status import Status, TopicStatus
+    from sexton.guard.status import BrokerStatus, Status, TopicStatus
 
 T = TypeVar("T")
-_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
 
 TopicsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="TOPIC", help="The topics that are meant.")
@@ -67,15 +65,12 @@ DEFAULT_MEMORY = "_sexton_guard"
 TOPICS = (
     Column("topic"), Column("state"), Column("since"), Column("why"), Column("previous_min"),
     Column("previous_max"), Column("protected"), number("delete_retention_ms"), number("doubts"),
+    number("held_back_bytes"),
 )  # fmt: skip
-
-
-def milliseconds(text: str, option: str) -> int:
-    """`90s`, `2h`, `500ms`."""
-    match = _TIME.fullmatch(text.strip())
-    if match is None or match[2] not in _UNITS:
-        raise ConfigError(f"{option} {text}", "is not a time", "as in 500ms, 90s, 5m, 2h, 1d")
-    return int(float(match[1]) * _UNITS[match[2]])
+DISKS = (
+    number("broker"), number("usable_bytes"), number("held_growth_bytes_per_s"),
+    number("full_in_s"),
+)  # fmt: skip
 
 
 def config_of(
@@ -148,12 +143,15 @@ def show(out: Output, status: Status, topics: list[TopicStatus] | None = None) -
     """Topics, what people should know of, and figures."""
     shown = status.topics if topics is None else topics
     out.rows("topics", TOPICS, [row_of(topic) for topic in shown])
+    if any(topic.held_back_bytes is not None for topic in shown):
+        out.rows("disks", DISKS, map(_disk_row, status.brokers))
     for finding in status.findings:
         out.finding(finding)
     out.summarize(
         cluster_id=status.cluster_id,
         topics=len(shown),
         held=sum(1 for topic in shown if topic.since_ms is not None),
+        held_back_bytes=sum(topic.held_back_bytes or 0 for topic in shown),
         reaction_ms=status.reaction_ms,
         maintenance_until_ms=status.maintenance_until_ms,
         panic=status.panic,
@@ -174,6 +172,17 @@ def row_of(topic: TopicStatus) -> Row:
         topic.protected,
         topic.delete_retention_ms,
         topic.doubts,
+        topic.held_back_bytes,
+    )
+
+
+def _disk_row(broker: BrokerStatus) -> Row:
+    left = broker.seconds_left
+    return (
+        broker.broker,
+        broker.usable_bytes,
+        round(broker.bytes_per_s),
+        None if left is None else round(left),
     )
 
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
+from sexton.cli.guard_reach import DEFAULT_MEMORY, MemoryOption
 from sexton.cli.options import (
     BootstrapOption,
     CommandConfigOption,
     FormatOption,
     SettingsOption,
     client_settings,
+)
+from sexton.cli.repair_options import (
+    AsOnOption,
+    DryRunOption,
+    FindingsOption,
+    KeepCopyOption,
+    ShowKeysOption,
+    StateOption,
+    ThrottleOption,
+    TombstoneOption,
+    TrustOption,
+    ValueOption,
+    WhatArgument,
+    YesOption,
 )
 from sexton.cli.writers import Format
 
@@ -39,80 +49,22 @@ EXAMPLES = (
 
 
 def command(
-    what: Annotated[
-        str, typer.Argument(metavar="TOPIC[:PARTITION]", help="All of a topic, or one partition.")
-    ],
+    what: WhatArgument,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it begins.")] = False,
-    findings: Annotated[
-        Path | None,
-        typer.Option(
-            "--findings",
-            metavar="FILE",
-            help="The answer of `sexton audit --format json`, in place of an audit now.",
-        ),
-    ] = None,
-    throttle: Annotated[
-        float | None,
-        typer.Option(
-            "--throttle",
-            metavar="MB/S",
-            help="Copy at most so fast, by Kafka's replication throttle.",
-            min=0.001,
-        ),
-    ] = None,
-    trust: Annotated[
-        int | None,
-        typer.Option(
-            "--trust",
-            metavar="BROKER",
-            help="You know that this broker's copies are right, whatever the audit can tell.",
-        ),
-    ] = None,
-    publish_tombstone: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--publish-tombstone",
-            metavar="KEY",
-            help="This key was deleted: write a tombstone for it, so that all replicas agree.",
-        ),
-    ] = None,
-    keep_value: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--keep-value",
-            metavar="KEY",
-            help="This key lives: write its value again, so that all replicas agree.",
-        ),
-    ] = None,
-    as_on: Annotated[
-        int | None,
-        typer.Option("--as-on", metavar="BROKER", help="With --keep-value: this broker's value."),
-    ] = None,
-    state: Annotated[
-        Path | None,
-        typer.Option(
-            "--state",
-            metavar="FILE",
-            help="Where it is noted what was begun, if not in the usual place.",
-        ),
-    ] = None,
-    keep_copy: Annotated[
-        Path | None,
-        typer.Option(
-            "--keep-copy",
-            metavar="DIR",
-            help="Write the wrong replicas' logs there first, as segments.",
-        ),
-    ] = None,
-    show_keys: Annotated[
-        bool, typer.Option("--show-keys", help="Keys as text; otherwise digests of them.")
-    ] = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    findings: FindingsOption = None,
+    throttle: ThrottleOption = None,
+    trust: TrustOption = None,
+    publish_tombstone: TombstoneOption = None,
+    keep_value: ValueOption = None,
+    as_on: AsOnOption = None,
+    state: StateOption = None,
+    keep_copy: KeepCopyOption = None,
+    memory_topic: MemoryOption = DEFAULT_MEMORY,
+    show_keys: ShowKeysOption = False,
     format: FormatOption = Format.table,
 ) -> None:
     """Rebuild the replicas that an audit finds wrong from one that is right, and audit again.
@@ -120,10 +72,12 @@ def command(
     Meanwhile the topic is not cleaned, a right replica leads, and never fewer replicas than
     min.insync.replicas are in sync. It may be interrupted anywhere: run it again, and it goes on
     and puts every option back as it was. Where no replica is known to be right it chooses none, and
-    says what you can choose. Exit code: 0 the replicas agree now, 1 they do not, 3 a replica could
+    says what you can choose. A guard that holds the topic because it doubts a replica is told when
+    all is well. Exit code: 0 the replicas agree now, 1 they do not, 3 a replica could
     not be read.
     """
-    from sexton.cli.repair_run import Request, repair
+    from sexton.cli.repair_request import Request
+    from sexton.cli.repair_run import repair
 
     request = Request.of(
         what,
@@ -138,6 +92,7 @@ def command(
         as_on=as_on,
         state=state,
         keep_copy=keep_copy,
+        memory_topic=memory_topic,
         show_keys=show_keys,
     )
     repair(request, format)

@@ -3,74 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from sexton.audit.summary import finding_of, key_in_words
-from sexton.base.errors import ConfigError
-from sexton.base.findings import Evidence, Finding, Severity
+from sexton.base.errors import ConfigError, SextonError
 from sexton.cli.options import BOOTSTRAP_SERVERS
 from sexton.cli.output import Output
+from sexton.cli.repair_look import Looked, audited, reported
+from sexton.cli.repair_request import Request
+from sexton.cli.repair_show import STEPS, show_choices, show_left, show_not_mended, show_plans
 from sexton.cli.writers import Format
-from sexton.report.tables import Column, Row, number
+from sexton.report.tables import Row
 
 if TYPE_CHECKING:
-    from sexton.audit.finding import AuditFinding
     from sexton.base.partitions import TopicPartition
     from sexton.client.client import Client
+    from sexton.guard.repair_doubts import Doubted
     from sexton.guard.repair_notes import Notes, NotesFile
     from sexton.guard.repair_planning import Plan
     from sexton.machines.repair import Job
-    from sexton.machines.repair_verdicts import Judged
 
-STEPS = (Column("topic"), number("partition"), number("step"), Column("what"))
-WRONG = (
-    Column("topic"), number("partition"), Column("code"), Column("wrong"), Column("right"),
-    Column("certainty"), Column("because"),
-)  # fmt: skip
 REQUEST_TIMEOUT_MS, CONNECT_TIMEOUT_MS = 30_000, 3_000
-CHOICES = (
-    "Say what is true: `--publish-tombstone KEY` if the key was deleted, `--keep-value KEY --as-on "
-    "BROKER` if it lives, or `--trust BROKER` if you know whose copy is right."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    topic: str
-    partitions: tuple[int, ...] | None
-    settings: dict[str, str]
-    dry_run: bool = False
-    yes: bool = False
-    findings: Path | None = None
-    throttle_bytes_per_s: int | None = None
-    trusted: int | None = None
-    tombstones: tuple[str, ...] = ()
-    values: tuple[str, ...] = ()
-    as_on: int | None = None
-    state: Path | None = None
-    keep_copy: Path | None = None
-    show_keys: bool = False
-
-    @classmethod
-    def of(cls, what: str, settings: dict[str, str], **chosen: object) -> Request:
-        topic, colon, text = what.partition(":")
-        if not topic or (colon and not text.isdecimal()):
-            raise ConfigError(what, "is not TOPIC or TOPIC:PARTITION", "as in orders or orders:3")
-        request = cls(topic, (int(text),) if colon else None, settings, **chosen)  # type: ignore[arg-type]
-        if request.as_on is not None and not request.values:
-            raise ConfigError("--as-on", "goes with --keep-value")
-        if request.findings is not None and (request.tombstones or request.values):
-            hint = "leave it away: an audit is made now"
-            raise ConfigError("--findings", "does not go with choices about keys", hint)
-        return request
 
 
 def repair(request: Request, chosen: Format) -> None:
@@ -98,16 +56,6 @@ async def _with_client(request: Request, out: Output) -> None:
             await _Run(request, out, client, file).run()
 
 
-@dataclass(frozen=True, slots=True)
-class _Looked:
-    """What an audit came to."""
-
-    judged: Sequence[Judged]
-    findings: Sequence[AuditFinding] = ()
-    unread: Sequence[tuple[TopicPartition, int, str]] = ()
-    unjudged: Mapping[TopicPartition, int] = field(default_factory=dict)  # more that differ
-
-
 @dataclass(slots=True)
 class _Run:
     request: Request
@@ -115,6 +63,7 @@ class _Run:
     client: Client
     file: NotesFile
     steps: list[Row] = field(default_factory=list)  # what was done, in order
+    doubted: Doubted | None = None  # by a guard, before the last audit
 
     async def run(self) -> None:
         notes = self.file.read()
@@ -123,118 +72,51 @@ class _Run:
             return
         looked = await self._look()
         plans = await self._plans(looked)
-        self._show(plans)
+        show_plans(plans, self.request, self.out)
         jobs = _jobs(plans)
         self.out.summarize(partitions=len(plans), to_rebuild=sum(len(job.wrong) for job in jobs))
         if not jobs or self.request.dry_run:
-            self._settle(plans, looked)
+            show_left(plans, looked, self.request, self.out)
+            if not self.request.dry_run and self.request.findings is None:
+                await self._tell_guard(looked)
             return
         self._ask(jobs)
         await self._begin(jobs)
 
     # ── before it begins ──
 
-    async def _look(self) -> _Looked:
+    async def _look(self) -> Looked:
         """What an audit says, after keys were written anew that somebody decided about."""
         from sexton.guard.repair_choices import choices_of, publish
-        from sexton.guard.repair_planning import judged_of_report
 
         request = self.request
         if request.findings is not None:
-            return _Looked(judged_of_report(_json(request.findings), request.topic))
-        looked = await self._audit()
+            return reported(request.findings, request)
+        looked = await self._audit(request.only)
         found = looked.findings
         choices = choices_of(found, request.tombstones, request.values, request.as_on)
         if not choices:
             return looked
-        words = [
-            (*each.partition, count, each.in_words(plain_keys=request.show_keys))
-            for count, each in enumerate(choices, 1)
-        ]
-        self.out.rows("choices", STEPS, words)
+        show_choices(choices, request, self.out)
         if request.dry_run:
             return looked
         self._consent("write " + ("this record" if len(choices) == 1 else "these records"))
         for choice in choices:
             await publish(self.client, choice, found)
-        return await self._audit()
+        return await self._audit(request.only)
 
-    async def _audit(self) -> _Looked:
-        from sexton.guard.repair_planning import judged
-        from sexton.survey.plan import Wanted
-        from sexton.survey.runner import LocalRunner
-        from sexton.survey.survey import run_survey
+    async def _audit(self, only: Sequence[TopicPartition]) -> Looked:
+        self.doubted = await self._doubts()
+        return await audited(self.request, self.out, only)
 
-        settings = dict(self.request.settings)
-        wanted = Wanted(settings.pop(BOOTSTRAP_SERVERS), settings, topics=(self.request.topic,))
-        with self.out.progress("auditing"):
-            survey = await asyncio.to_thread(run_survey, wanted, LocalRunner())
-        found = [each for each in survey.findings if self._is_meant(each.partition)]
-        return _Looked(
-            [judged(each) for each in found],
-            found,
-            [each for each in survey.unread if self._is_meant(each[0])],
-            {each.partition: each.not_judged for each in survey.partitions if each.not_judged},
-        )
-
-    def _is_meant(self, partition: TopicPartition) -> bool:
-        return self.request.partitions is None or partition.partition in self.request.partitions
-
-    async def _plans(self, looked: _Looked) -> list[Plan]:
+    async def _plans(self, looked: Looked) -> list[Plan]:
         from sexton.guard.repair_planning import plan_repair
 
         request = self.request
-        plans = await plan_repair(
-            self.client, looked.judged, partitions=request.partitions, trusted=request.trusted
-        )
+        plans = await plan_repair(self.client, looked.judged, trusted=request.trusted)
         unread = {at for at, _node, _why in looked.unread}
         consent = request.keep_copy is not None or request.trusted is not None
         return [_checked(each, unread, {} if consent else looked.unjudged) for each in plans]
-
-    def _show(self, plans: Sequence[Plan]) -> None:
-        from sexton.machines.repair import planned_steps
-
-        rows: list[Row] = [
-            (
-                *each.partition, each.code, _numbers(each.replicas),
-                _numbers(each.right) if each.right else None, each.certainty, each.because,
-            )
-            for plan in plans
-            for each in plan.decision.settled
-        ]  # fmt: skip
-        if rows:
-            self.out.rows("verdicts", WRONG, rows)
-        steps: list[Row] = [
-            (*plan.job.partition, count, what)
-            for plan in plans
-            if plan.job is not None
-            for count, what in enumerate(planned_steps(plan.job, plan.sight), 1)
-        ]
-        if steps:
-            topic = self.request.topic
-            self.out.say("\nplan: stop cleaning of the topic, then for each partition")
-            self.out.rows("plans", STEPS, steps)
-            self.out.say(f"then audit {topic} again, and let it be cleaned as before")
-
-    def _settle(self, plans: Sequence[Plan], looked: _Looked) -> None:
-        """All that is not repaired, with the reason."""
-        for plan in plans:
-            for each in plan.decision.open:
-                self.out.finding(_open(each, plain_keys=self.request.show_keys))
-            for each in plan.decision.aside:
-                self.out.finding(_aside(each))
-            if plan.refused is not None:
-                where = str(plan.decision.partition)
-                self.out.finding(
-                    Finding(
-                        "not-repaired", "error", where, f"{plan.refused.why}.", {},
-                        f"{plan.refused.hint[:1].upper()}{plan.refused.hint[1:]}.",
-                    )
-                )  # fmt: skip
-        for at, node, why in looked.unread:
-            self.out.incomplete(f"{at} on broker {node}", why)
-        if not plans and not looked.unread:
-            self.out.say(f"The replicas of {self.request.topic} agree.")
 
     def _ask(self, jobs: Sequence[Job]) -> None:
         replicas = sum(len(job.left) for job in jobs)
@@ -298,10 +180,11 @@ class _Run:
 
         throttle = self.request.throttle_bytes_per_s
         repair = Repair(self.client, self.file, notes, self._did, throttle)
+        only = self._scope(notes)
         try:
             while True:
                 await repair.rebuild()
-                looked = await self._audit()
+                looked = await self._audit(only)
                 again = await self._plans(looked)
                 more = _jobs(again)
                 if not more or repair.notes.rounds >= MOST_ROUNDS:
@@ -315,13 +198,49 @@ class _Run:
             self.out.rows("steps", STEPS, self.steps)
         for what in theirs:
             self.out.say(f"left as it is: {what}")
-        settled = {each.identity for plan in again for each in plan.decision.settled}
-        for each in looked.findings:
-            if each.identity in settled:
-                self.out.finding(finding_of(each, plain_keys=self.request.show_keys))
-        self._settle(again, looked)
+        show_not_mended(again, looked, self.request, self.out)
+        show_left(again, looked, self.request, self.out)
+        await self._tell_guard(looked)
         rebuilt = sum(len(job.rebuilt) for job in repair.notes.jobs)
         self.out.summarize(rebuilt=rebuilt, findings_left=len(looked.findings))
+
+    def _scope(self, notes: Notes) -> tuple[TopicPartition, ...]:
+        """What is audited in the end: an earlier repair may have begun with more than this one."""
+        begun = {job.partition for job in notes.jobs}
+        return self.request.only if begun <= {*self.request.only} else ()
+
+    # ── the guard ──
+
+    async def _doubts(self) -> Doubted | None:
+        """Does a guard hold the topic for a doubt? Not everybody may read its notes."""
+        from sexton.guard.repair_doubts import doubted
+
+        try:
+            return await doubted(self.client, self.request.topic, self.request.memory_topic)
+        except SextonError:
+            return None
+
+    async def _tell_guard(self, looked: Looked) -> None:
+        """What it doubted is settled, if all replicas of that were read and agree."""
+        from sexton.guard.repair_doubts import settle
+
+        topic = self.request.topic
+        if self.doubted is None or not looked.agrees:
+            return
+        by_hand = f"run `sexton guard thaw {topic} --audited`"
+        if not self.doubted.are_within(self.request.partitions):
+            self.out.say(f"A guard holds {topic} for other partitions, too: repair all of it.")
+            return
+        try:
+            told = await settle(self.client, self.doubted, self.request.memory_topic)
+        except SextonError as error:
+            self.out.say(f"A guard holds {topic}, and could not be told: {error}; {by_hand}.")
+            return
+        self.out.summarize(guard_told=told)
+        if told:
+            self.out.say(f"The guard is told that {topic} was audited, and will let it go.")
+        else:
+            self.out.say(f"A guard has new doubts about {topic}: run it again.")
 
     def _did(self, partition: TopicPartition | None, what: str) -> None:
         number = len(self.steps) + 1
@@ -352,36 +271,3 @@ def _checked(
         hint = "say --keep-copy DIR, so that nothing is lost if it is right in one, or --trust"
         return replace(plan, job=None, refused=Stop(why, hint))
     return plan
-
-
-def _open(each: Judged, *, plain_keys: bool) -> Finding:
-    evidence: dict[str, Evidence] = {}
-    if each.key is not None:
-        evidence["key"] = key_in_words(each.key, plain=plain_keys)
-    evidence |= {"right": "cannot be known", "because": each.because}
-    where = f"{each.partition} on {_numbers(each.replicas)}"
-    return Finding(each.code, "error", where, each.message, evidence, CHOICES)
-
-
-def _aside(each: Judged) -> Finding:
-    from sexton.machines.repair_verdicts import NOT_OF_REPLICAS
-
-    severity: Severity = "note" if each.code == "offset-gap" else "warning"
-    return Finding(
-        each.code, severity, str(each.partition), each.message, {},
-        f"Rebuilding a replica does not help: {NOT_OF_REPLICAS[each.code]}.",
-    )  # fmt: skip
-
-
-def _numbers(nodes: Sequence[int]) -> str:
-    return ",".join(map(str, nodes))
-
-
-def _json(path: Path) -> dict[str, object]:
-    try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(str(path), f"cannot be read: {error}") from error
-    if not isinstance(told, dict):
-        raise ConfigError(str(path), "is not the answer of an audit")
-    return told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,32 +38,34 @@ EXAMPLES = (
     ),
 )
 COLUMNS = (number("broker"), Column("knows"), Column("how"))
+StartOption = Annotated[
+    int | None, typer.Option("--start-offset", metavar="OFFSET", help="Where it begins.", min=0)
+]
+ProducerOption = Annotated[
+    int | None, typer.Option("--producer-id", metavar="ID", help="Whose it is.", min=0)
+]
+EpochOption = Annotated[
+    int | None,
+    typer.Option("--producer-epoch", metavar="EPOCH", help="If not the one that is open."),
+]
+CoordinatorOption = Annotated[
+    int | None,
+    typer.Option("--coordinator-epoch", metavar="EPOCH", help="If not the last one known."),
+]
+ForceOption = Annotated[
+    bool,
+    typer.Option("--force", help="Even if it was committed, or nobody knows: records are lost."),
+]
 
 
 def command(
     topic: TopicOption = None,
     partition: PartitionOption = None,
-    start_offset: Annotated[
-        int | None,
-        typer.Option("--start-offset", metavar="OFFSET", help="Where it begins.", min=0),
-    ] = None,
-    producer_id: Annotated[
-        int | None, typer.Option("--producer-id", metavar="ID", help="Whose it is.", min=0)
-    ] = None,
-    producer_epoch: Annotated[
-        int | None,
-        typer.Option("--producer-epoch", metavar="EPOCH", help="If not the one that is open."),
-    ] = None,
-    coordinator_epoch: Annotated[
-        int | None,
-        typer.Option("--coordinator-epoch", metavar="EPOCH", help="If not the last one known."),
-    ] = None,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Even if it was committed, or nobody knows: records are lost."
-        ),
-    ] = False,
+    start_offset: StartOption = None,
+    producer_id: ProducerOption = None,
+    producer_epoch: EpochOption = None,
+    coordinator_epoch: CoordinatorOption = None,
+    force: ForceOption = False,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
@@ -79,41 +82,72 @@ def command(
     if start_offset is None and producer_id is None:
         hint = "see `sexton txn describe-producers`"
         raise ConfigError("--start-offset", "or --producer-id is needed", hint)
-
-    async def find(client: Client) -> OpenTransaction:
-        return await _find(client, at, start_offset, producer_id)
-
-    async def abort(client: Client) -> None:
-        from sexton.client.ending import write_abort
-
-        producer = found.producer
-        await write_abort(
-            client,
-            at,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch if producer_epoch is None else producer_epoch,
-            coordinator_epoch=producer.coordinator_epoch
-            if coordinator_epoch is None
-            else coordinator_epoch,
-        )
-
     reach = Reach(bootstrap, settings, command_config, data)
     with Output("txn abort", format) as out:
-        found = reach.with_client(find)
-        out.rows("replicas", COLUMNS, [(each.node, each.fate, each.how) for each in found.known])
-        ending = found.ending
-        out.summarize(ended=ending.ended, because=ending.because, aborted=False, lost=None)
-        if not ending.may_abort and not force:
-            why = f"is not aborted: {ending.because}"
-            if ending.loss:
-                why += f"; {ending.loss}"
-            hint = ending.advice
-            raise Refused(KafkaError.INVALID_TXN_STATE, f"{_called(found)} {why}", hint)
-        reach.with_client(abort)
-        lost = None if ending.may_abort else ending.loss
+        found = reach.with_client(lambda client: _find(client, at, start_offset, producer_id))
+        _tell(found, out)
+        if not found.ending.may_abort and not force:
+            raise _refusal(found)
+        marker = Marker(producer_epoch, coordinator_epoch)
+        reach.with_client(lambda client: _abort(client, found, marker))
+        lost = None if found.ending.may_abort else found.ending.loss
         out.summarize(aborted=True, lost=lost)
         if lost:
             out.say(f"aborted by force: {lost}")
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What a person wants to have written in it; None: what the replica says."""
+
+    producer_epoch: int | None
+    coordinator_epoch: int | None
+
+
+def _tell(found: OpenTransaction, out: Output) -> None:
+    ending = found.ending
+    out.rows("replicas", COLUMNS, [(each.node, each.fate, each.how) for each in found.known])
+    out.summarize(ended=ending.ended, because=ending.because, aborted=False, lost=None)
+
+
+def _refusal(found: OpenTransaction) -> Refused:
+    ending = found.ending
+    why = f"is not aborted: {ending.because}"
+    if ending.loss:
+        why += f"; {ending.loss}"
+    return Refused(KafkaError.INVALID_TXN_STATE, f"{_called(found)} {why}", ending.advice)
+
+
+async def _abort(client: Client, found: OpenTransaction, marker: Marker) -> None:
+    from sexton.client.ending import write_abort
+
+    producer, at = found.producer, found.partition
+    await _check_again(client, found)
+    epoch, by = marker.producer_epoch, marker.coordinator_epoch
+    await write_abort(
+        client,
+        at,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch if epoch is None else epoch,
+        coordinator_epoch=producer.coordinator_epoch if by is None else by,
+    )
+
+
+async def _check_again(client: Client, found: OpenTransaction) -> None:
+    """It may have ended while we asked around: a marker would end the producer's next one."""
+    leader = (await client.place(found.partition)).leader
+    if leader < 0:
+        raise Refused(KafkaError.LEADER_NOT_AVAILABLE, f"nobody leads {found.partition}")
+    begun = {
+        each.producer_id: each.current_txn_start_offset
+        for each in await client.replica(found.partition, leader).producers()
+        if each.current_txn_start_offset >= 0
+    }
+    was_open = any((each.node, each.fate) == (leader, "open") for each in found.known)
+    expected = found.start if was_open else None
+    if begun.get(found.producer.producer_id) != expected:
+        why = f"has changed on the leader, broker {leader}, while we asked"
+        raise Refused(KafkaError.INVALID_TXN_STATE, f"{_called(found)} {why}", "look again")
 
 
 def _called(found: OpenTransaction) -> str:

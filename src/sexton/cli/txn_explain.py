@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,13 +15,15 @@ from sexton.cli.cluster_reach import (
     Reach,
     SettingsOption,
 )
+from sexton.cli.naming import place_named
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
-from sexton.cli.txn_reach import ago, place_named, when
+from sexton.cli.txn_reach import advised, ago, when
 from sexton.cli.writers import Format
 from sexton.report.tables import Column, Row, number
 
 if TYPE_CHECKING:
+    from sexton.base.partitions import TopicPartition
     from sexton.client.client import Client
     from sexton.client.topology import PartitionPlace
     from sexton.guard.repair_outcomes import OpenTransaction, ReplicaView
@@ -57,36 +60,50 @@ def command(
     transaction takes, 1 a transaction will not end by itself.
     """
     at = place_named(what)
-
-    async def work(
-        client: Client,
-    ) -> tuple[PartitionPlace, list[ReplicaView], list[OpenTransaction]]:
-        from sexton.guard.repair_outcomes import open_transactions, views_of
-
-        place = await client.place(at)
-        views = await views_of(client, place)
-        return place, views, await open_transactions(client, at, views)
-
     with Output("txn explain", format) as out:
-        place, views, found = Reach(bootstrap, settings, command_config, data).with_client(work)
-        out.rows("replicas", REPLICAS, [_replica(view, place) for view in views])
-        for view in views:
-            if view.unread is not None:
-                out.incomplete(f"{at} on broker {view.node}", view.unread)
-        if found:
-            out.rows("transactions", TRANSACTIONS, map(_transaction, found))
-            rows: list[Row] = [
-                (each.start, each.producer.producer_id, known.node, known.fate, known.how)
-                for each in found
-                for known in each.known
-            ]
-            out.rows("answers", KNOWN, rows)
-        leader = next((view for view in views if view.node == place.leader), None)
-        out.say(_standing(leader, found))
-        for each in found:
-            if each.ending.ended != "under way":
-                out.finding(_finding(each))
-        out.summarize(open=len(found))
+        reach = Reach(bootstrap, settings, command_config, data)
+        _show(reach.with_client(lambda client: _look(client, at)), out)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One partition: its replicas, and what they have open."""
+
+    place: PartitionPlace
+    views: list[ReplicaView]
+    found: list[OpenTransaction]
+
+
+async def _look(client: Client, at: TopicPartition) -> Looked:
+    from sexton.guard.repair_outcomes import open_transactions, views_of
+
+    place = await client.place(at)
+    views = await views_of(client, place)
+    return Looked(place, views, await open_transactions(client, at, views))
+
+
+def _show(looked: Looked, out: Output) -> None:
+    from sexton.machines.repair_transactions import WILL_END
+
+    place, found = looked.place, looked.found
+    out.rows("replicas", REPLICAS, [_replica(view, place) for view in looked.views])
+    for view in looked.views:
+        if view.unread is not None:
+            out.incomplete(f"{place.partition} on broker {view.node}", view.unread)
+    if found:
+        out.rows("transactions", TRANSACTIONS, map(_transaction, found))
+        rows: list[Row] = [
+            (each.start, each.producer.producer_id, known.node, known.fate, known.how)
+            for each in found
+            for known in each.known
+        ]
+        out.rows("answers", KNOWN, rows)
+    leader = next((view for view in looked.views if view.node == place.leader), None)
+    out.say(_standing(leader, found))
+    for each in found:
+        if each.ending.ended not in WILL_END:
+            out.finding(_finding(each))
+    out.summarize(open=len(found))
 
 
 def _replica(view: ReplicaView, place: PartitionPlace) -> Row:
@@ -131,20 +148,13 @@ def _standing(leader: ReplicaView | None, found: list[OpenTransaction]) -> str:
 
 
 def _finding(each: OpenTransaction) -> Finding:
-    hanging = each.ending.ended == "hanging"
-    waiting = [known.node for known in each.known if known.fate == "open"]
-    who = ", ".join(map(str, waiting))
-    abort = (
-        f"`sexton txn abort --topic {each.partition.topic} --partition {each.partition.partition} "
-        f"--start-offset {each.start}`"
-    )
-    advice = f"{each.ending.advice[:1].upper()}{each.ending.advice[1:]}."
+    waiting = ", ".join(str(known.node) for known in each.known if known.fate == "open")
     return Finding(
-        "hanging-transaction" if hanging else "stuck-partition",
-        "warning" if hanging else "error",
-        f"{each.partition} on {who}",
+        each.finding_code,
+        "warning" if each.ending.ended == "hanging" else "error",
+        f"{each.partition} on {waiting}",
         f"A transaction of producer {each.producer.producer_id} from offset {each.start} on is "
         "open there, and will not end by itself.",
         {"ended": each.ending.ended, "because": each.ending.because},
-        f"{advice} {abort}" if each.ending.may_abort else advice,
+        advised(each),
     )

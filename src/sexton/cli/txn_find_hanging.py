@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,7 +20,7 @@ from sexton.cli.cluster_reach import (
 )
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
-from sexton.cli.txn_reach import BrokerOption, PartitionOption, TopicOption, ago, when
+from sexton.cli.txn_reach import BrokerOption, PartitionOption, TopicOption, advised, ago, when
 from sexton.cli.writers import Format
 from sexton.report.tables import Column, number
 
@@ -42,6 +43,28 @@ COLUMNS = (
 )  # fmt: skip
 
 Unread = list[tuple[str, str]]  # what, why
+Begun = set[tuple[int, int]]  # producer, and where its transaction begins
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Where to look, and how long a transaction may take."""
+
+    broker: int | None
+    topic: str | None
+    partition: int | None
+    longest_ms: int | None  # None: as long as the cluster allows
+
+    def __post_init__(self) -> None:
+        if self.partition is not None and self.topic is None:
+            raise ConfigError("--partition", "goes with --topic")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    hanging: list[OpenTransaction]
+    under_way: int  # open for long as well, and somebody will end them
+    unread: Unread
 
 
 def command(
@@ -49,14 +72,15 @@ def command(
     topic: TopicOption = None,
     partition: PartitionOption = None,
     minutes: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--max-transaction-timeout",
             metavar="MINUTES",
-            help="Leave out what has written something within this time.",
+            help="Leave out what has written something within this time. Default: "
+            "transaction.max.timeout.ms of the brokers, or 15 if they do not say.",
             min=0,
         ),
-    ] = 15,
+    ] = None,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
@@ -68,77 +92,84 @@ def command(
     The leader of each partition is asked (or one broker, with --broker-id), then about what it has
     open all replicas and the coordinator. Exit code: 0 there are none, 1 there are some.
     """
-    if partition is not None and topic is None:
-        raise ConfigError("--partition", "goes with --topic")
-
-    async def work(client: Client) -> tuple[list[OpenTransaction], Unread]:
-        topology = await client.topology(None if topic is None else [topic])
-        if topic is not None:
-            topology.topic(topic)  # says if it is not there
-        places = [
-            place
-            for each in topology.topics.values()
-            for place in each.partitions.values()
-            if (partition is None or place.partition.partition == partition)
-            and (broker is None or broker in place.replicas)
-        ]
-        by_broker: dict[int, list[TopicPartition]] = {}
-        for place in places:
-            asked = place.leader if broker is None else broker
-            by_broker.setdefault(asked, []).append(place.partition)
-        found: list[OpenTransaction] = []
-        unread: Unread = []
-        before_ms = int((time.time() - minutes * 60) * 1000)
-        for node, partitions in sorted(by_broker.items()):
-            old, silent = await _old(client, node, partitions, before_ms)
-            unread += silent
-            for at, producers in sorted(old.items()):
-                found += await _known(client, at, producers)
-        return found, unread
-
+    asked = Asked(broker, topic, partition, None if minutes is None else int(minutes * 60_000))
     with Output("txn find-hanging", format) as out:
-        found, unread = Reach(bootstrap, settings, command_config, data).with_client(work)
-        out.rows("transactions", COLUMNS, [_row(each) for each in found])
-        for each in found:
-            if each.ending.ended not in ("under way", "not open"):
-                out.finding(_finding(each))
-        for what, why in unread:
+        reach = Reach(bootstrap, settings, command_config, data)
+        found = reach.with_client(lambda client: _find(client, asked))
+        out.rows("transactions", COLUMNS, [_row(each) for each in found.hanging])
+        for each in found.hanging:
+            out.finding(_finding(each))
+        for what, why in found.unread:
             out.incomplete(what, why)
-        out.summarize(transactions=len(found))
+        out.summarize(transactions=len(found.hanging), under_way=found.under_way)
 
 
-Begun = set[tuple[int, int]]  # producer, and where its transaction begins
+async def _find(client: Client, asked: Asked) -> Found:
+    from sexton.client.transactions import longest_transaction_ms
+    from sexton.machines.repair_transactions import WILL_END
+
+    longest_ms = asked.longest_ms
+    if longest_ms is None:
+        longest_ms = await longest_transaction_ms(client)
+    found: list[OpenTransaction] = []
+    unread: Unread = []
+    for node, partitions in sorted((await _by_broker(client, asked)).items()):
+        old, silent = await _old(client, node, partitions, longest_ms)
+        unread += silent
+        for at, begun in sorted(old.items()):
+            found += await _known(client, at, begun, longest_ms)
+    hanging = [each for each in found if each.ending.ended not in WILL_END]
+    under_way = sum(each.ending.ended == "under way" for each in found)
+    return Found(hanging, under_way, unread)
+
+
+async def _by_broker(client: Client, asked: Asked) -> dict[int, list[TopicPartition]]:
+    """Who is asked about what."""
+    topology = await client.topology(None if asked.topic is None else [asked.topic])
+    if asked.topic is not None:
+        topology.topic(asked.topic)  # says if it is not there
+    found: dict[int, list[TopicPartition]] = {}
+    for topic in topology.topics.values():
+        for place in topic.partitions.values():
+            if asked.partition not in (None, place.partition.partition):
+                continue
+            if asked.broker is None or asked.broker in place.replicas:
+                node = place.leader if asked.broker is None else asked.broker
+                found.setdefault(node, []).append(place.partition)
+    return found
 
 
 async def _old(
-    client: Client, node: int, partitions: list[TopicPartition], before_ms: int
+    client: Client, node: int, partitions: list[TopicPartition], longest_ms: int
 ) -> tuple[dict[TopicPartition, Begun], Unread]:
-    """What this broker has open and that has not written since then."""
+    """What this broker has open for longer than one may take, as far as timestamps tell."""
     from sexton.client.transaction_lists import producers_of
+    from sexton.machines.repair_transactions import Age
 
     try:
         found, failed = await producers_of(client, node, partitions)
     except SextonError as error:
         what = f"{len(partitions)} partitions on broker {node}" if node >= 0 else "without a leader"
         return {}, [(what, f"{error.subject}: {error.why}")]
-    old = {
-        at: {
-            (each.producer_id, each.current_txn_start_offset)
-            for each in producers
-            if each.current_txn_start_offset >= 0 and each.last_timestamp <= before_ms
-        }
-        for at, producers in found.items()
-    }
-    unread = [(f"{at} on broker {node}", why) for at, why in sorted(failed.items())]
-    return {at: begun for at, begun in old.items() if begun}, unread
+    now_ms = time.time_ns() // 1_000_000
+    old: dict[TopicPartition, Begun] = {}
+    for at, producers in found.items():
+        for each in producers:
+            age = Age(each.last_timestamp, now_ms, longest_ms)
+            if each.current_txn_start_offset >= 0 and (age.is_over or age.is_in_future):
+                begun = each.producer_id, each.current_txn_start_offset
+                old.setdefault(at, set()).add(begun)
+    return old, [(f"{at} on broker {node}", why) for at, why in sorted(failed.items())]
 
 
-async def _known(client: Client, at: TopicPartition, begun: Begun) -> list[OpenTransaction]:
+async def _known(
+    client: Client, at: TopicPartition, begun: Begun, longest_ms: int
+) -> list[OpenTransaction]:
     """All that replicas and coordinators know of these."""
     from sexton.guard.repair_outcomes import open_transactions, views_of
 
     views = await views_of(client, await client.place(at))
-    found = await open_transactions(client, at, views)
+    found = await open_transactions(client, at, views, longest_ms)
     return [each for each in found if (each.producer.producer_id, each.start) in begun]
 
 
@@ -151,13 +182,12 @@ def _row(each: OpenTransaction) -> tuple[str | int | None, ...]:
 
 
 def _finding(each: OpenTransaction) -> Finding:
-    code = "hanging-transaction" if each.ending.ended == "hanging" else "stuck-partition"
     return Finding(
-        code,
+        each.finding_code,
         "error",
         str(each.partition),
         f"A transaction of producer {each.producer.producer_id} is open from offset {each.start} "
         f"on, and has written nothing for {ago(each.producer.last_timestamp)}.",
         {"ended": each.ending.ended, "because": each.ending.because},
-        f"{each.ending.advice[:1].upper()}{each.ending.advice[1:]}.",
+        advised(each),
     )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
+
+if TYPE_CHECKING:
+    from sexton.guard.repair_outcomes import OpenTransaction
 
 TopicOption = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The topic.")]
 PartitionOption = Annotated[
@@ -26,15 +29,16 @@ def partition_of(topic: str | None, partition: int | None) -> TopicPartition:
     return TopicPartition(topic, partition)
 
 
-def place_named(text: str) -> TopicPartition:
-    """`orders:3`, or `orders-3` as Kafka names a directory."""
-    topic, colon, number = text.rpartition(":")
-    if colon and topic and number.isdecimal():
-        return TopicPartition(topic, int(number))
-    try:
-        return TopicPartition.from_directory(text)
-    except ConfigError:
-        raise ConfigError(text, "is not TOPIC:PARTITION", "as in orders:3") from None
+def advised(found: OpenTransaction) -> str:
+    """What to do about it, with the command that does it."""
+    at, advice = found.partition, found.ending.advice
+    said = f"{advice[:1].upper()}{advice[1:]}."
+    if not found.ending.may_abort:
+        return said
+    return (
+        f"{said} `sexton txn abort --topic {at.topic} --partition {at.partition} "
+        f"--start-offset {found.start}`"
+    )
 
 
 def when(time_ms: int) -> str | None:

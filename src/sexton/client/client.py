@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 
 from sexton.base.errors import ConfigError, PeerError
 from sexton.base.partitions import TopicPartition
-from sexton.client.connection import ClientConfig, Connection, connect
+from sexton.client.connection import ClientConfig, Connection, NoAnswer, connect
 from sexton.client.quota import ReadQuota
 from sexton.client.replica import Replica
 from sexton.client.topology import BrokerAddress, PartitionPlace, Topology, topology_of
@@ -92,11 +92,11 @@ class Client:
         address = self._known.get(node)
         if address is None:
             up = ", ".join(map(str, sorted(self._known))) or "none"
-            raise PeerError(f"broker {node}", "is not in the cluster", f"brokers: {up}")
+            raise NoAnswer(f"broker {node}", "is not in the cluster", f"brokers: {up}")
         try:
             return await self._connected((address.host, address.port))
         except PeerError as error:
-            raise PeerError(f"broker {node} ({error.subject})", error.why) from error
+            raise type(error)(f"broker {node} ({error.subject})", error.why) from error
 
     async def any_broker(self) -> Connection:
         """Any broker at all: one that is connected, a known one, or one of the first."""

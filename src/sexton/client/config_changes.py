@@ -1,17 +1,22 @@
 """Options with where they come from, and changing some of them.
 
-DescribeConfigs tells for each value whether it was set on the topic itself, on all brokers, or
-nowhere. "Not set" is a state of its own: an option that is set to its default and one that is not
-set read the same, until the default changes. IncrementalAlterConfigs sets some options of several
-resources, or takes them back to not set, and leaves the others alone; all options of one resource
-change together or not at all.
+DescribeConfigs tells for each value whether it was set on the topic itself, on one broker, on all
+brokers, or nowhere. "Not set" is a state of its own: an option that is set to its default and one
+that is not set read the same, until the default changes. IncrementalAlterConfigs sets some options
+of several resources, or takes them back to not set, and leaves the others alone; all options of one
+resource change together or not at all.
+
+Any broker tells a topic's options as far as it has heard of them; `described` can ask a certain
+one. What is set on one broker alone is that broker's business: only it is asked, and told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+from sexton.base.errors import PeerError, Refused
 from sexton.client.client import Client
 from sexton.client.connection import error_name, refused
 from sexton.protocol.messages.describe_configs import (
@@ -24,13 +29,17 @@ from sexton.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from sexton.protocol.wire import Request, Response
+
+R = TypeVar("R", bound=Response)
 
 TOPIC, BROKER = 2, 4  # Kafka's ConfigResource.Type
 ALL_BROKERS = ""  # the name under which options of all brokers are kept
-_OF_TOPIC, _OF_ALL_BROKERS = 1, 3  # Kafka's ConfigSource
+_OF_TOPIC, _OF_BROKER, _OF_ALL_BROKERS = 1, 2, 3  # Kafka's ConfigSource
 _SET, _DELETE = 0, 1
 AT_ONCE = 500
 
+Place = tuple[int, str]  # kind and name of a resource
 Changes = Sequence[tuple[str, str | None]]  # option and value; None: back to not set
 
 
@@ -43,7 +52,56 @@ class OptionValue:
 @dataclass(frozen=True, slots=True)
 class DescribedOptions:
     found: dict[str, dict[str, OptionValue]]  # by resource, by option
-    failed: dict[str, str]  # resource, why
+    failed: dict[str, Refused | PeerError]
+
+
+# ── one topic or broker ──
+
+
+async def described(
+    client: Client, place: Place, names: Iterable[str], node: int | None = None
+) -> dict[str, OptionValue]:
+    """Its options as `node` knows them, or anyone; of all brokers only those that are set."""
+    kind, name = place
+    request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, list(names))])
+    (result,) = (await _ask(client, place, request, node)).results
+    if result.error_code:
+        raise refused(result.error_code, result.error_message or f"options of {_called(place)}")
+    return _values(result, _own(place))
+
+
+async def alter(client: Client, place: Place, changes: Changes) -> None:
+    """All of them, or none."""
+    request = IncrementalAlterConfigsRequest([_resource(place, changes)])
+    for each in (await _ask(client, place, request)).responses:
+        if each.error_code:
+            raise refused(each.error_code, each.error_message or f"options of {_called(place)}")
+
+
+async def _ask(client: Client, place: Place, request: Request[R], node: int | None = None) -> R:
+    kind, name = place
+    if kind == BROKER and name != ALL_BROKERS:
+        node = int(name)
+    if node is None:
+        return await client.ask(request)
+    return await (await client.broker(node)).ask(request)
+
+
+def _own(place: Place) -> int:
+    kind, name = place
+    if kind == TOPIC:
+        return _OF_TOPIC
+    return _OF_ALL_BROKERS if name == ALL_BROKERS else _OF_BROKER
+
+
+def _called(place: Place) -> str:
+    kind, name = place
+    if kind == TOPIC:
+        return f"the topic {name}"
+    return "all brokers" if name == ALL_BROKERS else f"broker {name}"
+
+
+# ── many topics ──
 
 
 async def describe_topics(
@@ -59,31 +117,15 @@ async def describe_topics(
         for result in (await client.ask(DescribeConfigsRequest(resources))).results:
             if result.error_code:
                 why = result.error_message or error_name(result.error_code)
-                all_found.failed[result.resource_name] = why
+                all_found.failed[result.resource_name] = refused(result.error_code, why)
             else:
                 all_found.found[result.resource_name] = _values(result, _OF_TOPIC)
     return all_found
 
 
-async def describe_all_brokers(client: Client, names: Sequence[str]) -> dict[str, OptionValue]:
-    """What is set for all brokers at once; what is not is left out."""
-    request = DescribeConfigsRequest([DescribeConfigsResource(BROKER, ALL_BROKERS, list(names))])
-    (result,) = (await client.ask(request)).results
-    if result.error_code:
-        raise refused(result.error_code, result.error_message or "options of all brokers")
-    return _values(result, _OF_ALL_BROKERS)
-
-
-def _values(result: DescribeConfigsResult, own: int) -> dict[str, OptionValue]:
-    return {
-        each.name: OptionValue(each.value, each.value if each.config_source == own else None)
-        for each in result.configs
-    }
-
-
 async def alter_topics(client: Client, changes: Mapping[str, Changes]) -> dict[str, str | None]:
     """Changes options of several topics; for each None, or why it was refused."""
-    resources = [_resource(TOPIC, topic, some) for topic, some in changes.items()]
+    resources = [_resource((TOPIC, topic), some) for topic, some in changes.items()]
     answer = await client.ask(IncrementalAlterConfigsRequest(resources))
     outcome: dict[str, str | None] = dict.fromkeys(changes, "the answer does not mention it")
     for each in answer.responses:
@@ -95,16 +137,15 @@ async def alter_topics(client: Client, changes: Mapping[str, Changes]) -> dict[s
     return outcome
 
 
-async def alter_all_brokers(client: Client, changes: Changes) -> None:
-    """Changes the defaults that all brokers share."""
-    resource = _resource(BROKER, ALL_BROKERS, changes)
-    answer = await client.ask(IncrementalAlterConfigsRequest([resource]))
-    for each in answer.responses:
-        if each.error_code:
-            raise refused(each.error_code, each.error_message or "options of all brokers")
+def _values(result: DescribeConfigsResult, own: int) -> dict[str, OptionValue]:
+    return {
+        each.name: OptionValue(each.value, each.value if each.config_source == own else None)
+        for each in result.configs
+    }
 
 
-def _resource(kind: int, name: str, changes: Changes) -> AlterConfigsResource:
+def _resource(place: Place, changes: Changes) -> AlterConfigsResource:
+    kind, name = place
     configs = [
         AlterableConfig(option, _DELETE if value is None else _SET, value)
         for option, value in changes

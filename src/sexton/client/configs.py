@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from sexton.client.client import Client
-from sexton.client.connection import refused
-from sexton.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
+from sexton.client.config_changes import DescribedOptions, describe_topics
+from sexton.client.retrying import Patience, until_it_works
 
-TOPIC = 2  # Kafka's ConfigResource.Type
-TOPICS_AT_ONCE = 200
+PATIENCE = Patience(timeout_ms=15_000)
 
 Values = Mapping[str, str | None]
 
@@ -22,15 +18,18 @@ async def topic_configs(
 ) -> dict[str, Values]:
     """For each topic, the values that these options have there; Refused if one may not be seen."""
     asked = list(topics)
-    found: dict[str, Values] = {}
-    for at in range(0, len(asked), TOPICS_AT_ONCE):
-        resources = [
-            DescribeConfigsResource(TOPIC, topic, list(names))
-            for topic in asked[at : at + TOPICS_AT_ONCE]
-        ]
-        for result in (await client.ask(DescribeConfigsRequest(resources))).results:
-            if result.error_code:
-                why = result.error_message or f"configuration of the topic {result.resource_name}"
-                raise refused(result.error_code, why)
-            found[result.resource_name] = {each.name: each.value for each in result.configs}
-    return found
+
+    async def ask() -> DescribedOptions:
+        found = await describe_topics(client, asked, names)
+        for error in found.failed.values():
+            raise error
+        return found
+
+    return values_of(await until_it_works(ask, PATIENCE))
+
+
+def values_of(described: DescribedOptions) -> dict[str, Values]:
+    return {
+        topic: {name: option.value for name, option in options.items()}
+        for topic, options in described.found.items()
+    }

@@ -39,6 +39,10 @@ _KNOWS_ALL = range(2**15)
 _LOWEST_ANSWER = 0  # the version in which a broker says that it lacks a version of ApiVersions
 
 
+class NoAnswer(PeerError):
+    """Nobody is there: no connection, or silence on it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
     """How to talk to brokers; Kafka's names for what Kafka's clients have, too."""
@@ -121,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
         except TimeoutError:
             why = f"did not answer {api.name} within {patience_ms} ms"
             self._hang_up(why)
-            raise PeerError(self.peer, why) from None
+            raise NoAnswer(self.peer, why) from None
 
     async def negotiate(self) -> None:
         """Learns what the broker speaks, and says who we are if it wants to know."""
@@ -223,9 +227,9 @@ async def connect(host: str, port: int, config: ClientConfig) -> Connection:
                 lambda: Connection(peer, config), host, port, ssl=config.tls
             )
     except TimeoutError:
-        raise PeerError(peer, f"no connection within {patience_ms} ms") from None
+        raise NoAnswer(peer, f"no connection within {patience_ms} ms") from None
     except OSError as error:  # an unknown host, a closed port, a certificate that is not trusted
-        raise PeerError(peer, f"cannot be reached: {error.strerror or error}") from error
+        raise NoAnswer(peer, f"cannot be reached: {error.strerror or error}") from error
     try:
         await connection.negotiate()
     except BaseException:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sexton.base.errors import PeerError, Refused
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.connection import error_name, refused
-from sexton.client.transactions import Transaction, transaction_of
+from sexton.client.retrying import until_it_works
+from sexton.client.transactions import PATIENCE, Transaction, transaction_of
 from sexton.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     ProducerState,
@@ -59,18 +61,21 @@ async def list_transactions(
     versions = versions if pattern is None else _WITH_PATTERN
     found: list[ListedTransaction] = []
     unasked: list[tuple[int, str]] = []
-    for node in sorted((await client.topology([])).brokers):
-        try:
-            answer = await (await client.broker(node)).ask(request, versions)
-            if answer.error_code:
-                raise refused(answer.error_code, f"transactions of broker {node}")
-        except (PeerError, Refused) as error:
-            unasked.append((node, f"{error.subject}: {error.why}"))
-            continue
-        found += [
+
+    async def ask(node: int) -> list[ListedTransaction]:
+        answer = await (await client.broker(node)).ask(request, versions)
+        if answer.error_code:
+            raise refused(answer.error_code, f"transactions of broker {node}")
+        return [
             ListedTransaction(each.transactional_id, node, each.producer_id, each.transaction_state)
             for each in answer.transaction_states
         ]
+
+    for node in sorted((await client.topology([])).brokers):
+        try:
+            found += await until_it_works(partial(ask, node), PATIENCE)
+        except (PeerError, Refused) as error:
+            unasked.append((node, f"{error.subject}: {error.why}"))
     found.sort(key=lambda each: each.transactional_id)
     return ListedTransactions(tuple(found), tuple(unasked))
 
@@ -101,6 +106,10 @@ async def producers_of(
 
 async def describe_transaction(client: Client, transactional_id: str) -> Transaction:
     """As its coordinator has it; Refused if it knows nothing of it."""
+    return await until_it_works(partial(_describe, client, transactional_id), PATIENCE)
+
+
+async def _describe(client: Client, transactional_id: str) -> Transaction:
     asked = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[transactional_id])
     coordinator = (await client.ask(asked, _SEVERAL_KEYS)).coordinators[0]
     if coordinator.error_code:

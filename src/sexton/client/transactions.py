@@ -1,24 +1,32 @@
 """What the transaction coordinators know: which transactions there are, and how far each is.
 
 Each broker coordinates some of them, so all are asked. One that does not answer may know what we
-look for: then nothing is said of absence (`complete` is False).
+look for, and so may one that is still to take over a part of the coordinators' log: then nothing is
+said of absence (`complete` is False).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
-from sexton.base.errors import PeerError, Refused
+from sexton.base.errors import PeerError, Refused, SextonError
+from sexton.base.kafka_defaults import TRANSACTION_MAX_TIMEOUT, TRANSACTION_MAX_TIMEOUT_MS
+from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
+from sexton.client.config_changes import BROKER, described
 from sexton.client.connection import refused
+from sexton.client.retrying import Patience, until_it_works
 from sexton.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     TransactionState,
 )
 from sexton.protocol.messages.list_transactions import ListTransactionsRequest
 
+STATE_TOPIC = "__transaction_state"
+PATIENCE = Patience(timeout_ms=5_000)  # with one coordinator that reads its log, say
 ONGOING = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
@@ -50,14 +58,24 @@ async def transactions(client: Client, producer_ids: Iterable[int]) -> Transacti
     """Those of these producers, as far as a coordinator remembers them."""
     wanted = sorted(set(producer_ids))
     found: dict[int, Transaction] = {}
-    complete = True
+    complete = await _are_all_led(client)
     for node in sorted((await client.topology([])).brokers):
+        ask = partial(_of_broker, client, node, wanted)
         try:
-            for each in await _of_broker(client, node, wanted):
+            for each in await until_it_works(ask, PATIENCE):
                 found[each.producer_id] = each
         except (PeerError, Refused):
             complete = False
     return Transactions(found, complete)
+
+
+async def _are_all_led(client: Client) -> bool:
+    """Does somebody answer for every part of the coordinators' log? Not everybody may know."""
+    try:
+        state = (await client.topology([STATE_TOPIC])).topics.get(STATE_TOPIC)
+    except Refused:
+        return True
+    return state is None or all(place.leader >= 0 for place in state.partitions.values())
 
 
 async def _of_broker(client: Client, node: int, producer_ids: list[int]) -> list[Transaction]:
@@ -69,7 +87,24 @@ async def _of_broker(client: Client, node: int, producer_ids: list[int]) -> list
     if not names:
         return []
     answer = await connection.ask(DescribeTransactionsRequest(names))
-    return [transaction_of(each, node) for each in answer.transaction_states if not each.error_code]
+    found = []
+    for each in answer.transaction_states:
+        if each.error_code == KafkaError.TRANSACTIONAL_ID_NOT_FOUND:
+            continue  # forgotten since it was listed
+        if each.error_code:
+            raise refused(each.error_code, f"the transactional id {each.transactional_id}")
+        found.append(transaction_of(each, node))
+    return found
+
+
+async def longest_transaction_ms(client: Client) -> int:
+    """How long the cluster lets a transaction take; Kafka's default if we may not know."""
+    try:
+        node = min((await client.topology([])).brokers)
+        found = await described(client, (BROKER, str(node)), [TRANSACTION_MAX_TIMEOUT])
+        return int(found[TRANSACTION_MAX_TIMEOUT].value or TRANSACTION_MAX_TIMEOUT_MS)
+    except (SextonError, KeyError, ValueError):
+        return TRANSACTION_MAX_TIMEOUT_MS
 
 
 def transaction_of(state: TransactionState, node: int) -> Transaction:

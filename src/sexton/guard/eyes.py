@@ -64,7 +64,8 @@ class Eyes:
         wanted = list(topics)
         self._client.begin_with(self._round + elsewhere)
         described = await self._elsewhere(lambda: describe_topics(self._client, wanted, NAMES))
-        options, failed = {}, dict(described.failed)
+        options = {}
+        failed = {topic: error.why for topic, error in described.failed.items()}
         for topic, values in described.found.items():
             try:
                 options[topic] = options_from(values)

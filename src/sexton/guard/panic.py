@@ -13,16 +13,20 @@ from dataclasses import dataclass
 from sexton.base.errors import ConfigError
 from sexton.client.client import Client
 from sexton.client.config_changes import (
+    ALL_BROKERS,
+    BROKER,
     Changes,
     OptionValue,
-    alter_all_brokers,
-    describe_all_brokers,
+    alter,
     describe_topics,
+    described,
 )
 from sexton.guard.eyes import NAMES, options_from
 from sexton.guard.memory import MemoryTopic
+from sexton.guard.permissions import CLUSTER, needing
 from sexton.machines.guard_notes import FOREVER, Lags, Memory, Panic
 
+EVERYWHERE = (BROKER, ALL_BROKERS)
 DEFAULT_MIN, DEFAULT_MAX = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
 
 
@@ -47,12 +51,12 @@ async def begin(client: Client, memory: MemoryTopic) -> Panicked:
     if known is not None and known.on:
         previous = known.previous  # the first one's: what is set now is ours
     else:
-        values = await describe_all_brokers(client, [DEFAULT_MIN, DEFAULT_MAX])
+        values = await _defaults(client)
         previous = Lags(*(_own(values, name) for name in (DEFAULT_MIN, DEFAULT_MAX)))
         if previous.min == FOREVER:
             raise ConfigError(DEFAULT_MIN, "is frozen already, and no note says by whom")
         await memory.remember([Panic(True, previous, time.time_ns() // 1_000_000)])
-    await alter_all_brokers(client, [(DEFAULT_MIN, FOREVER), (DEFAULT_MAX, FOREVER)])
+    await _change(client, [(DEFAULT_MIN, FOREVER), (DEFAULT_MAX, FOREVER)])
     return Panicked(True, previous, await not_reached(client))
 
 
@@ -61,16 +65,26 @@ async def end(client: Client, memory: MemoryTopic) -> Panicked:
     known = (await recalled(memory)).panic if await memory.exists() else None
     if known is None or not known.on:
         raise ConfigError("guard panic --off", "there is no panic to end")
-    values = await describe_all_brokers(client, [DEFAULT_MIN, DEFAULT_MAX])
+    values = await _defaults(client)
     changes: Changes = [
         (name, before)
         for name, before in ((DEFAULT_MIN, known.previous.min), (DEFAULT_MAX, known.previous.max))
         if _own(values, name) == FOREVER
     ]
     if changes:
-        await alter_all_brokers(client, changes)
+        await _change(client, changes)
     await memory.remember([Panic(False, known.previous, time.time_ns() // 1_000_000)])
     return Panicked(False, known.previous, {})
+
+
+async def _defaults(client: Client) -> dict[str, OptionValue]:
+    with needing("DescribeConfigs", CLUSTER):
+        return await described(client, EVERYWHERE, [DEFAULT_MIN, DEFAULT_MAX])
+
+
+async def _change(client: Client, changes: Changes) -> None:
+    with needing("AlterConfigs", CLUSTER):
+        await alter(client, EVERYWHERE, changes)
 
 
 def _own(values: dict[str, OptionValue], name: str) -> str | None:
@@ -80,9 +94,9 @@ def _own(values: dict[str, OptionValue], name: str) -> str | None:
 async def not_reached(client: Client) -> dict[str, str]:
     """Compacted topics that are cleaned all the same."""
     topics = (await client.topology()).topics
-    described = await describe_topics(client, topics, NAMES)
+    options_of = await describe_topics(client, topics, NAMES)
     found = {}
-    for topic, values in sorted(described.found.items()):
+    for topic, values in sorted(options_of.found.items()):
         options = options_from(values)
         if options.compacted and options.own.min not in (None, FOREVER):
             found[topic] = options.own.min or ""

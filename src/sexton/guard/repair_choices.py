@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from sexton.audit.finding import AuditFinding
 from sexton.audit.summary import key_in_words
+from sexton.base.digests import digest, hex_digest
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
 from sexton.client.appending import append
@@ -75,9 +76,8 @@ def _named(
 
 
 def _is_called(key: bytes, name: str) -> bool:
-    digest = key_in_words(key, plain=False) or ""
     text = key.decode("utf-8", "replace")
-    return name in (digest, digest.rpartition(" ")[2], text, "0x" + key.hex())
+    return name in (digest(key), hex_digest(key), text, "0x" + key.hex())
 
 
 def _holder(finding: AuditFinding, broker: int | None) -> int:

@@ -19,22 +19,10 @@ from dataclasses import dataclass, replace
 from sexton.base.errors import PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.client.client import Client
-from sexton.client.connection import refused
+from sexton.client.config_changes import BROKER, TOPIC, OptionValue, Place, alter, described
 from sexton.guard.repair_notes import Held, Notes
 from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG
-from sexton.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from sexton.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 
-TOPIC, BROKER = 2, 4  # Kafka's ConfigResource.Type
-_OWN = {TOPIC: 1, BROKER: 2}  # Kafka's ConfigSource: set on this very topic or broker
-_SET, _DELETE = 0, 1
 CLEANUP_POLICY = "cleanup.policy"
 THROTTLED_REPLICAS = (
     "leader.replication.throttled.replicas",
@@ -43,48 +31,7 @@ THROTTLED_REPLICAS = (
 THROTTLED_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 PATIENCE_S, PAUSE_S = 30.0, 0.1
 
-Place = tuple[int, str]  # kind and name
 Keep = Callable[[Notes], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    value: str | None  # what counts
-    own: str | None  # what is set right there; None: nothing
-
-
-async def described(
-    client: Client, place: Place, names: Iterable[str], node: int | None = None
-) -> dict[str, Value]:
-    """Options of a topic or broker, as one broker knows them; a broker knows its own only."""
-    kind, name = place
-    request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, list(names))])
-    if kind == BROKER:
-        node = int(name)
-    connection = await (client.any_broker() if node is None else client.broker(node))
-    (result,) = (await connection.ask(request)).results
-    if result.error_code:
-        raise refused(result.error_code, result.error_message or f"options of {name}")
-    own = _OWN[kind]
-    return {
-        each.name: Value(each.value, each.value if each.config_source == own else None)
-        for each in result.configs
-    }
-
-
-async def alter(client: Client, place: Place, changes: Mapping[str, str | None]) -> None:
-    """Some options of one topic or broker, all or none; None: back to not set."""
-    kind, name = place
-    configs = [
-        AlterableConfig(option, _DELETE if value is None else _SET, value)
-        for option, value in changes.items()
-    ]
-    request = IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, configs)])
-    # A broker refuses to change another one's options.
-    connection = await (client.broker(int(name)) if kind == BROKER else client.any_broker())
-    for each in (await connection.ask(request)).responses:
-        if each.error_code:
-            raise refused(each.error_code, each.error_message or f"options of {name}")
 
 
 @dataclass(slots=True)
@@ -125,12 +72,12 @@ class HeldOptions:
 
     async def hold(self, place: Place, wanted: Mapping[str, str]) -> None:
         found = await described(self.client, place, wanted)
-        changes: dict[str, str | None] = {}
+        changes: list[tuple[str, str | None]] = []
         for option, value in wanted.items():
             own = found[option].own if option in found else None
             if own != value:
                 self._note(Held(*place, option, own, value))
-                changes[option] = value
+                changes.append((option, value))
         if changes:
             self.keep(self.notes)
             await alter(self.client, place, changes)
@@ -167,7 +114,7 @@ class HeldOptions:
             if each.option in found and found[each.option].own == each.set
         }
         if ours:
-            await alter(self.client, place, ours)
+            await alter(self.client, place, [*ours.items()])
         return [
             f"{each.option} of {place[1]} is {found[each.option].own or 'not set'} by now"
             for each in held
@@ -176,7 +123,7 @@ class HeldOptions:
             and found[each.option].own != each.previous
         ]
 
-    async def _agreed(self, place: Place, names: list[str]) -> dict[str, Value]:
+    async def _agreed(self, place: Place, names: list[str]) -> dict[str, OptionValue]:
         """As all brokers know it: one that is behind would have us take our value for theirs."""
         deadline = time.monotonic() + PATIENCE_S
         while True:

@@ -7,6 +7,7 @@ between the two.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from sexton.audit.looking import window_of
@@ -16,8 +17,15 @@ from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.replica import Chunk, Isolation, Replica, ReplicaOffsets
 from sexton.client.topology import PartitionPlace
-from sexton.client.transactions import transactions
-from sexton.machines.repair_transactions import Coordinated, Ending, Known, judge_ending
+from sexton.client.transactions import longest_transaction_ms, transactions
+from sexton.machines.repair_transactions import (
+    Age,
+    Coordinated,
+    Ending,
+    Known,
+    Opened,
+    judge_ending,
+)
 from sexton.protocol.messages.describe_producers import ProducerState
 
 MOST_BYTES = 4 << 20  # of one replica; a marker that is further off is not looked for
@@ -53,6 +61,12 @@ class OpenTransaction:
     def start(self) -> int:
         return self.producer.current_txn_start_offset
 
+    @property
+    def finding_code(self) -> str:
+        """Does nobody know of an end, or only some replicas?"""
+        everywhere = all(each.fate == "open" for each in self.known)
+        return "hanging-transaction" if everywhere else "stuck-partition"
+
 
 async def views_of(client: Client, place: PartitionPlace) -> list[ReplicaView]:
     """Every assigned replica, those that do not answer with the reason."""
@@ -68,21 +82,35 @@ async def views_of(client: Client, place: PartitionPlace) -> list[ReplicaView]:
 
 
 async def open_transactions(
-    client: Client, partition: TopicPartition, views: list[ReplicaView]
+    client: Client,
+    partition: TopicPartition,
+    views: list[ReplicaView],
+    longest_ms: int | None = None,
 ) -> list[OpenTransaction]:
-    """Each transaction that at least one replica has open, by where it begins."""
+    """Each transaction that at least one replica has open, by where it begins.
+
+    `longest_ms`: how long one may take; None: as long as the cluster allows.
+    """
     first: dict[tuple[int, int], ProducerState] = {}
     for view in views:
         for each in view.open:
             first.setdefault((each.current_txn_start_offset, each.producer_id), each)
+    if not first:
+        return []
+    if longest_ms is None:
+        longest_ms = await longest_transaction_ms(client)
     return [
-        await _known(client, partition, views, producer)
+        await _known(client, partition, views, producer, longest_ms)
         for _place, producer in sorted(first.items(), key=lambda item: item[0])
     ]
 
 
 async def _known(
-    client: Client, partition: TopicPartition, views: list[ReplicaView], producer: ProducerState
+    client: Client,
+    partition: TopicPartition,
+    views: list[ReplicaView],
+    producer: ProducerState,
+    longest_ms: int,
 ) -> OpenTransaction:
     known = [await _of_replica(client, partition, view, producer) for view in views]
     asked = await transactions(client, [producer.producer_id])
@@ -98,13 +126,9 @@ async def _known(
             told.started_ms,
             partition in told.partitions,
         )
-    ending = judge_ending(
-        producer.current_txn_start_offset,
-        producer.producer_epoch,
-        known,
-        coordinator,
-        complete=asked.complete,
-    )
+    age = Age(producer.last_timestamp, time.time_ns() // 1_000_000, longest_ms)
+    opened = Opened(partition, producer.current_txn_start_offset, producer.producer_epoch, age)
+    ending = judge_ending(opened, known, coordinator, complete=asked.complete)
     return OpenTransaction(partition, producer, tuple(known), coordinator, ending)
 
 

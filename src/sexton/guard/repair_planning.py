@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sexton.audit.finding import AuditFinding
@@ -71,17 +71,12 @@ def _reported(told: Mapping[str, object]) -> Judged:
 
 
 async def plan_repair(
-    client: Client,
-    findings: Iterable[Judged],
-    *,
-    partitions: Sequence[int] | None = None,
-    trusted: int | None = None,
+    client: Client, findings: Iterable[Judged], *, trusted: int | None = None
 ) -> list[Plan]:
     """One plan for each partition that something was found in."""
     by_partition: dict[TopicPartition, list[Judged]] = {}
     for each in findings:
-        if partitions is None or each.partition.partition in partitions:
-            by_partition.setdefault(each.partition, []).append(each)
+        by_partition.setdefault(each.partition, []).append(each)
     if not by_partition:
         return []
     topics = sorted({at.topic for at in by_partition})

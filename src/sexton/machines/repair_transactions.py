@@ -9,6 +9,7 @@ how the transaction ended, and its coordinator:
     one has it behind it, and no trace     unknown: no, the replica that waits is to be rebuilt
     open on all, its coordinator is at it  under way: no, it will end
     open on all, nobody will end it        hanging: yes
+    the same, and it began just now        too young: no, a coordinator may hide it from us
     a replica or coordinator is silent     unknown: no
 
 There is one more way to lose a marker: a leader elected without being in sync, which the others
@@ -22,12 +23,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from sexton.base.kafka_defaults import TRANSACTION_MAX_TIMEOUT_MS
 from sexton.base.lazy_dataclass import dataclass
+from sexton.base.partitions import TopicPartition
 
 Fate = Literal["open", "committed", "aborted", "unknown", "unreadable"]
 Ended = Literal[
-    "committed", "aborted", "unknown", "disputed", "under way", "hanging", "not asked", "not open"
-]
+    "committed", "aborted", "unknown", "disputed", "under way", "too young", "hanging",
+    "not asked", "not open",
+]  # fmt: skip
+WILL_END: tuple[Ended, ...] = ("under way", "too young", "not open")  # by itself, as far as we know
+PATIENCE = 2  # times its timeout
 UNDER_WAY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
@@ -55,6 +61,34 @@ class Coordinated:
 
 
 @dataclass(frozen=True, slots=True)
+class Age:
+    """When it was last written to, by its producer's clock, and how long one may take."""
+
+    last_ms: int
+    now_ms: int
+    longest_ms: int = TRANSACTION_MAX_TIMEOUT_MS
+
+    @property
+    def is_over(self) -> bool:
+        return self.now_ms - self.last_ms > self.longest_ms
+
+    @property
+    def is_in_future(self) -> bool:
+        """By more than clocks differ."""
+        return self.last_ms - self.now_ms > self.longest_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A transaction that some replica has open."""
+
+    partition: TopicPartition
+    start: int
+    epoch: int
+    age: Age
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """How it ended, as far as that is known, and what follows."""
 
@@ -66,22 +100,18 @@ class Ending:
 
 
 def judge_ending(
-    start: int,
-    epoch: int,
-    known: Sequence[Known],
-    coordinator: Coordinated | None,
-    *,
-    complete: bool,
+    opened: Opened, known: Sequence[Known], coordinator: Coordinated | None, *, complete: bool
 ) -> Ending:
     """`coordinator` None: none knows the producer; `complete`: all of them were asked."""
     by_fate: dict[str, list[Known]] = {}
     for each in known:
         by_fate.setdefault(each.fate, []).append(each)
     waiting = _brokers(by_fate.get("open", ()))
-    rebuild = "rebuild what waits: `sexton repair`"
+    at = opened.partition
+    rebuild = f"rebuild what waits: `sexton repair {at.topic}:{at.partition}`"
     if not waiting:
         return Ending("not open", False, "no replica has it open", None, "there is nothing to do")
-    records = f"records of it from offset {start} on"
+    records = f"records of it from offset {opened.start} on"
     if "committed" in by_fate and "aborted" in by_fate:
         because = f"{_told(by_fate['committed'])}, but {_told(by_fate['aborted'])}"
         loss = f"{records} may have been committed, and would be hidden on {waiting}"
@@ -100,29 +130,49 @@ def judge_ending(
         return Ending(
             "not asked", False, _told(by_fate["unreadable"]), may_have, "ask again when it is up"
         )
-    return _open_everywhere(epoch, coordinator, complete, may_have)
-
-
-def _open_everywhere(
-    epoch: int, coordinator: Coordinated | None, complete: bool, may_have: str
-) -> Ending:
     if coordinator is None:
-        if not complete:
-            because = "not every broker has said which transactions it coordinates"
-            return Ending("not asked", False, because, may_have, "ask again when all are up")
-        because = (
-            "every replica has it open, and no coordinator tells us of its producer (they tell of "
-            "transactional ids that we may DESCRIBE)"
-        )
-        return Ending("hanging", True, because, None, "abort it: nobody else will end it")
+        return _unknown_producer(opened.age, complete, may_have)
+    return _open_everywhere(opened, coordinator, may_have)
+
+
+def _unknown_producer(age: Age, complete: bool, may_have: str) -> Ending:
+    """No coordinator tells us of it; but they tell only of ids that we may DESCRIBE."""
+    if not complete:
+        because = "not every broker has said which transactions it coordinates"
+        return Ending("not asked", False, because, may_have, "ask again when all are up")
+    because = "every replica has it open, and no coordinator tells us of its producer"
+    if age.is_over:
+        advice = "abort it: nobody else will end it"
+        return Ending("hanging", True, because, None, advice)
+    loss = f"its producer may still be at work; {may_have}"
+    if age.is_in_future:
+        because += "; its records are dated in the future, so how old it is cannot be known"
+        advice = "make sure that its producer is gone, then use --force"
+        return Ending("unknown", False, because, loss, advice)
+    because += (
+        f"; it was written to less than {age.longest_ms / 60_000:g} minutes ago, the longest that "
+        "one may take, and its coordinator may be hidden from us"
+    )
+    left_ms = age.last_ms + age.longest_ms - age.now_ms
+    advice = f"ask again in {-(-left_ms // 60_000)} min"
+    return Ending("too young", False, because, loss, advice)
+
+
+def _open_everywhere(opened: Opened, coordinator: Coordinated, may_have: str) -> Ending:
     said = f"broker {coordinator.node} coordinates {coordinator.transactional_id}"
     if coordinator.state in UNDER_WAY and coordinator.has_partition:
         because = f"{said}, and says {coordinator.state}"
         advice = "wait: its producer ends it, or its coordinator when its timeout is over"
+        if _is_overdue(coordinator, opened.age.now_ms):
+            because += ", though its timeout is long over"
+            advice = (
+                f"restart broker {coordinator.node}: its coordinator should have ended it; do not "
+                "abort it in one partition while it may still commit in others"
+            )
         return Ending("under way", False, because, may_have, advice)
     if coordinator.state == "CompleteCommit":
         as_it_would = (
-            ", in the epoch that its marker would have" if coordinator.epoch > epoch else ""
+            ", in the epoch that its marker would have" if coordinator.epoch > opened.epoch else ""
         )
         because = (
             f"{said}, and the last one was committed{as_it_would}: if it was this one, its marker "
@@ -132,6 +182,12 @@ def _open_everywhere(
         return Ending("unknown", False, because, may_have, advice)
     because = f"every replica has it open, and {said}, which says {coordinator.state}"
     return Ending("hanging", True, because, None, "abort it: nobody else will end it")
+
+
+def _is_overdue(coordinator: Coordinated, now_ms: int) -> bool:
+    if coordinator.started_ms < 0:
+        return False
+    return now_ms - coordinator.started_ms > PATIENCE * max(coordinator.timeout_ms, 60_000)
 
 
 def _told(known: Sequence[Known]) -> str:

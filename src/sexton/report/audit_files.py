@@ -78,19 +78,19 @@ def write_parquet(target: Path, page: AuditPage) -> None:
     schema = pa.schema([(name, kinds[kind]) for name, kind in FINDINGS])
     rows = [dict(zip(schema.names, row, strict=True)) for row in finding_rows(page)]
     table = pa.Table.from_pylist(rows, schema=schema)
-    _complete(target, lambda unfinished: pq.write_table(table, unfinished, compression="zstd"))
+    written_whole(target, lambda unfinished: pq.write_table(table, unfinished, compression="zstd"))
 
 
 def write_html(target: Path, page: AuditPage) -> None:
     text = html_page(page)
-    _complete(target, lambda unfinished: _write_text(unfinished, text))
+    written_whole(target, lambda unfinished: _write_text(unfinished, text))
 
 
 def _write_text(target: Path, text: str) -> None:
     target.write_text(text, encoding="utf-8")
 
 
-def _complete(target: Path, write: Callable[[Path], None]) -> None:
+def written_whole(target: Path, write: Callable[[Path], None]) -> None:
     unfinished = target.with_name(f"{target.name}.unfinished")
     try:
         write(unfinished)

@@ -19,8 +19,11 @@ from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 
 # differ: replicas disagree. unsound: they may agree, but something is wrong with a log.
-Standing = Literal["differ", "unsound", "incomplete", "unread", "agree"]
-_WORST_FIRST: tuple[Standing, ...] = ("differ", "unsound", "incomplete", "unread", "agree")
+# alone: there is one replica, and nothing to compare it with.
+Standing = Literal["differ", "unsound", "incomplete", "unread", "alone", "agree"]
+_WORST_FIRST: tuple[Standing, ...] = (
+    "differ", "unsound", "incomplete", "unread", "alone", "agree",
+)  # fmt: skip
 _DISAGREEMENTS = {
     "tombstone-divergence", "aborted-as-committed", "committed-as-aborted", "stuck-partition",
     "missing-record",
@@ -74,6 +77,10 @@ class PartitionRead:
     compacted: bool
     replicas: tuple[ReplicaRead, ...]
     assigned: tuple[int, ...] = ()  # all its replicas, read or not; empty: those read
+
+    @property
+    def is_alone(self) -> bool:
+        return len(self.assigned or self.replicas) < 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,4 +176,6 @@ def _standing(
         return "differ" if codes & _DISAGREEMENTS else "unsound"
     if incomplete:
         return "incomplete"
-    return "agree" if read else "unread"
+    if not read:
+        return "unread"
+    return "alone" if all(each.is_alone for each in read) else "agree"

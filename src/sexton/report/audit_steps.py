@@ -5,8 +5,10 @@ a right one. Around that, three things must hold. Cleaning stands still, or more
 meantime. Who leads is right about everything, or its error spreads to whoever copies from it. And
 nothing is thrown away before all replicas were read and one knows who is right.
 
-The commands are Kafka's own, and those of sexton that work with any Kafka. They have the names of
-the topic, partition and brokers of this finding in them; docs/runbook/ tells more.
+`sexton repair` sees to all of that, on any Kafka, so it comes first, with a look at what it would
+do. Where nobody can know who is right it takes a person's word for it. The commands have the names
+of the topic, partition and brokers of this finding in them; docs/runbook/ tells more, and how to do
+it by hand.
 """
 
 from __future__ import annotations
@@ -16,12 +18,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from sexton.audit.finding import AuditFinding
+from sexton.audit.summary import key_in_words
 from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.report.audit_page import AuditPage
-from sexton.report.audit_words import node_name, nodes_named
-
-FROZEN = 2**63 - 1  # min.compaction.lag.ms: nothing is ever old enough
+from sexton.report.audit_words import nodes_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +57,45 @@ class Advice:
             case _:
                 return tuple(self._mend(finding))
 
+    def first_command(self, finding: AuditFinding) -> str | None:
+        """What somebody who reads a terminal can begin with: it changes nothing yet."""
+        every = (command for step in self.steps(finding) for command in step.commands)
+        return next(every, None)
+
     def _mend(self, finding: AuditFinding) -> Iterator[Step]:
         page, at = self._page, finding.partition
-        compacted = at not in self._partitions or self._partitions[at].compacted
-        if compacted:
-            yield _freeze(finding, page)
-        yield from _warnings(finding)
+        yield from _warnings(finding, page)
         right = finding.verdict.right
         wrong = [node for node in finding.replicas if node not in (right or ())]
         sources = [node for node in self._assigned(at) if node not in self._wrong[at]]
         if right is None or not wrong:
-            yield from _find_out(finding)
+            yield from self._wait_for_people(finding, _find_out(finding, page))
         elif at in self._unread or None in self._unread:
-            yield _read_all(finding, page)
+            yield from self._wait_for_people(finding, [_read_all(finding, page)])
         elif not sources:
-            yield from _no_source(finding)
+            yield from self._wait_for_people(finding, _no_source(finding, page))
         else:
-            others = [node for node in self._assigned(at) if node not in (*sources, *wrong)]
-            yield from _rebuild(finding, page, wrong, [*sources, *others, *wrong])
-            if compacted:
-                yield _thaw(finding, page)
+            yield from _rebuild(finding, page, wrong, sources)
+
+    def _wait_for_people(
+        self, finding: AuditFinding, steps: Iterator[Step] | list[Step]
+    ) -> Iterator[Step]:
+        """That may take days, and cleaning does not wait."""
+        at, page = finding.partition, self._page
+        compacted = at not in self._partitions or self._partitions[at].compacted
+        topic = shlex.quote(at.topic)
+        if compacted:
+            yield Step(
+                "Stop the topic's cleaning, so that nothing more is forgotten meanwhile. What was"
+                " set before is remembered.",
+                (f"sexton guard freeze {topic} {_servers(page)}",),
+            )
+        yield from steps
+        if compacted:
+            yield Step(
+                "When the audit is clean, let cleaning go on as before.",
+                (f"sexton guard thaw {topic} {_servers(page)}",),
+            )
 
     def _assigned(self, at: TopicPartition) -> list[int]:
         read = self._partitions.get(at)
@@ -87,110 +107,84 @@ class Advice:
 # ── the wrong replica copies the partition anew ──
 
 
-def _warnings(finding: AuditFinding) -> Iterator[Step]:
+def _warnings(finding: AuditFinding, page: AuditPage) -> Iterator[Step]:
     if finding.code == "stuck-partition":
         yield Step(
-            "Do not end the transaction with kafka-transactions.sh abort, the usual advice. It has"
-            " ended already; if it was committed, an abort would hide its records."
+            "See what every replica knows of the transaction. Do not end it with"
+            " kafka-transactions.sh abort, the usual advice: it has ended already, and if it was"
+            " committed, an abort would hide its records.",
+            (f"sexton txn explain {_place(finding)} {_servers(page)}",),
         )
     if finding.code == "corrupt-batch":
         yield Step("Do not restart the broker first: it may cut the log at the damaged batch.")
 
 
 def _rebuild(
-    finding: AuditFinding, page: AuditPage, wrong: Sequence[int], ordered: Sequence[int]
+    finding: AuditFinding, page: AuditPage, wrong: Sequence[int], sources: Sequence[int]
 ) -> Iterator[Step]:
-    """`ordered` are all replicas, those first from which one may copy."""
+    command = f"sexton repair {_place(finding)} {_servers(page)}"
+    yield Step(
+        "See what a repair would do, and why. It changes nothing.", (f"{command} --dry-run",)
+    )
+    kept = ""
     if finding.verdict.certainty != "certain":
-        yield Step(
-            f"Who is right is likely, not certain. Keep a copy of LOG_DIR/{finding.partition} on"
-            f" {nodes_named(wrong, page)} until you are sure."
+        command += " --keep-copy wrong/"
+        kept = (
+            " Who is right is likely, not certain, so this keeps a copy of what"
+            f" {nodes_named(wrong, page)} {'holds' if len(wrong) == 1 else 'hold'}."
         )
-    yield _lead(finding, page, ordered[0])
-    for node in wrong:
-        yield _copy_anew(finding, page, node, ordered)
-    yield _again(finding, page)
+    yield Step(
+        f"Repair it. The topic is not cleaned meanwhile, {nodes_named(sources[:1], page)} leads,"
+        f" {nodes_named(wrong, page)} {'copies' if len(wrong) == 1 else 'copy'} everything anew,"
+        " never fewer than min.insync.replicas are in sync, and in the end it is audited again."
+        f"{kept} It may be interrupted: run it again, and it goes on.",
+        (command,),
+    )
 
 
 def _read_all(finding: AuditFinding, page: AuditPage) -> Step:
-    topic = shlex.quote(finding.partition.topic)
     return Step(
         "Not every replica could be read. Bring the missing ones back and audit again before"
-        " anything is rebuilt: they may know better, and none of them should be forgotten when"
-        " replicas are reassigned.",
-        (f"sexton audit {_servers(page)} --topic {topic}",),
+        " anything is rebuilt: they may know better, and a repair would refuse.",
+        (_audit(finding, page),),
     )
 
 
-def _no_source(finding: AuditFinding) -> Iterator[Step]:
+def _no_source(finding: AuditFinding, page: AuditPage) -> Iterator[Step]:
     yield Step(
         "Every replica of this partition is wrong about something, so none can serve as the source"
-        " of the others. Keep a copy of each before you change any."
+        " of the others, and a repair chooses none."
     )
-    if finding.key is not None:
-        yield _write_again()
+    yield from _say_what_is_true(finding, page)
 
 
-def _find_out(finding: AuditFinding) -> Iterator[Step]:
+def _find_out(finding: AuditFinding, page: AuditPage) -> Iterator[Step]:
     what = "this key" if finding.key is not None else "these records"
     yield Step(
         f"Which replica is right cannot be read from the logs. Ask whoever wrote {what} what"
         " should be there. Rebuild no replica before that is known: the one thrown away may be the"
         " last that has it."
     )
+    yield from _say_what_is_true(finding, page)
+
+
+def _say_what_is_true(finding: AuditFinding, page: AuditPage) -> Iterator[Step]:
+    command = f"sexton repair {_place(finding)} {_servers(page)}"
     if finding.key is not None:
-        yield _write_again()
-
-
-def _write_again() -> Step:
-    return Step(
-        "The safe way out is to write the key again, its value or a delete: every replica gets the"
-        " new record, and what they held before no longer matters."
+        key = shlex.quote(key_in_words(finding.key, plain=page.show_keys) or "")
+        yield Step(
+            "If you know what the key should be, have it written once more, as a delete or with the"
+            " value of one broker: every replica gets the new record, and what they held before no"
+            " longer matters.",
+            (
+                f"{command} --publish-tombstone {key}",
+                f"{command} --keep-value {key} --as-on BROKER",
+            ),
+        )
+    yield Step(
+        "If you know that one broker is right about everything, have the others copy from it.",
+        (f"{command} --trust BROKER --keep-copy wrong/",),
     )
-
-
-def _freeze(finding: AuditFinding, page: AuditPage) -> Step:
-    return Step(
-        "Stop the topic's cleaning, so that nothing more is forgotten meanwhile. Note the old value"
-        " first, if it has one.",
-        (
-            f"{_configs(finding, page)} --describe",
-            f"{_configs(finding, page)} --alter --add-config min.compaction.lag.ms={FROZEN}",
-        ),
-    )
-
-
-def _thaw(finding: AuditFinding, page: AuditPage) -> Step:
-    return Step(
-        "When the audit is clean, let cleaning go on (or put the old value back).",
-        (f"{_configs(finding, page)} --alter --delete-config min.compaction.lag.ms",),
-    )
-
-
-def _lead(finding: AuditFinding, page: AuditPage, leader: int) -> Step:
-    return Step(
-        f"Have a right replica lead: {node_name(leader, page)}.",
-        (f"sexton cluster elect {finding.partition} --leader {leader} {_servers(page)}",),
-    )
-
-
-def _copy_anew(finding: AuditFinding, page: AuditPage, node: int, replicas: Sequence[int]) -> Step:
-    kept = ",".join(str(each) for each in replicas if each != node)
-    every = f"{kept},{node}"
-    return Step(
-        f"Take the replica on {node_name(node, page)} away, which deletes its log, and add it"
-        " again: it copies everything from the leader. Without it there must still be"
-        " min.insync.replicas replicas.",
-        (
-            f"sexton cluster reassign {finding.partition}={kept} {_servers(page)}",
-            f"sexton cluster reassign {finding.partition}={every} {_servers(page)}",
-        ),
-    )
-
-
-def _again(finding: AuditFinding, page: AuditPage) -> Step:
-    topic = shlex.quote(finding.partition.topic)
-    return Step("Look again.", (f"sexton audit {_servers(page)} --topic {topic}",))
 
 
 # ── the others ──
@@ -198,20 +192,20 @@ def _again(finding: AuditFinding, page: AuditPage) -> Step:
 
 def _end_transaction(finding: AuditFinding, page: AuditPage) -> Iterator[Step]:
     starts = [each.first_data for each in finding.transactions if each.first_data is not None]
-    tool = f"kafka-transactions.sh --bootstrap-server {shlex.quote(page.bootstrap)}"
     topic, partition = shlex.quote(finding.partition.topic), finding.partition.partition
     yield Step(
-        "See who wrote it, and whether that producer still runs. One that does may yet commit:"
-        " then it only needs time.",
-        (f"{tool} describe-producers --topic {topic} --partition {partition}",),
+        "See who wrote it, what its coordinator says, and what every replica knows. A producer that"
+        " still runs may yet commit: then it only needs time.",
+        (f"sexton txn explain {_place(finding)} {_servers(page)}",),
     )
     named = str(min(starts)) if starts else "OFFSET"
+    where = f"--topic {topic} --partition {partition} --start-offset {named}"
     yield Step(
-        "If the producer is gone, and its coordinator knows nothing of the transaction, it was"
-        " never committed: end it as aborted.",
-        (f"{tool} abort --topic {topic} --partition {partition} --start-offset {named}",),
+        "If the producer is gone, end it as aborted. Every replica is asked once more first; what"
+        " was committed is not aborted.",
+        (f"sexton txn abort {_servers(page)} {where}",),
     )
-    yield _again(finding, page)
+    yield Step("Look again.", (_audit(finding, page),))
 
 
 def _explain_gap(finding: AuditFinding, page: AuditPage) -> Iterator[Step]:
@@ -221,16 +215,17 @@ def _explain_gap(finding: AuditFinding, page: AuditPage) -> Iterator[Step]:
         (f"sexton log verify --cleanup-policy delete LOG_DIR/{finding.partition}",),
     )
     yield Step(
-        "If another replica holds these offsets, rebuild the one that does not, as in"
-        " docs/runbook/missing-record.md."
+        "If the topic was compacted once, nothing is wrong: accept it in the baseline. No replica"
+        " holds these offsets, so there is nothing to copy."
     )
 
 
-def _configs(finding: AuditFinding, page: AuditPage) -> str:
-    return (
-        f"kafka-configs.sh --bootstrap-server {shlex.quote(page.bootstrap)}"
-        f" --entity-type topics --entity-name {shlex.quote(finding.partition.topic)}"
-    )
+def _audit(finding: AuditFinding, page: AuditPage) -> str:
+    return f"sexton audit {_place(finding)} {_servers(page)}"
+
+
+def _place(finding: AuditFinding) -> str:
+    return shlex.quote(f"{finding.partition.topic}:{finding.partition.partition}")
 
 
 def _servers(page: AuditPage) -> str:

@@ -42,7 +42,7 @@ font-weight:600;white-space:nowrap}
 .differ,.unsound,.error{color:var(--bad);background:var(--bad-back)}
 .incomplete,.warning,.unread{color:var(--warn);background:var(--warn-back)}
 .agree{color:var(--good);background:var(--good-back)}
-.note{color:var(--note);background:var(--note-back)}
+.note,.alone{color:var(--note);background:var(--note-back)}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(7.5rem,1fr));gap:.75rem;
 margin:1.5rem 0;padding:0}
 .tiles div{background:var(--card);border:1px solid var(--line);border-radius:.6rem;

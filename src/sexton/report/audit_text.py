@@ -21,10 +21,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sexton.audit.finding import AuditFinding
-from sexton.audit.remedies import runbook
+from sexton.audit.remedies import GUIDE, runbook
 from sexton.audit.window import Slot
 from sexton.report.audit_page import AuditPage, TopicRead, topics
 from sexton.report.audit_picture import Bracket, Cell, Picture, Row, Span, picture_of
+from sexton.report.audit_steps import Advice
 from sexton.report.audit_words import (
     STANDINGS,
     began,
@@ -76,6 +77,8 @@ def verdict_lines(page: AuditPage) -> Iterator[str]:
     if page.acknowledged:
         yield f"not shown: {many(page.acknowledged, 'finding')} acknowledged in the baseline"
     yield from (f"note: {one_line(limit)}" for limit in page.limits)
+    if page.findings:
+        yield f"what to do: {GUIDE}"
 
 
 TOPICS = (
@@ -108,7 +111,9 @@ def _topic_row(topic: TopicRead, *, people: bool) -> tuple[TableCell, ...]:
 # ── a finding ──
 
 
-def audit_finding_lines(finding: AuditFinding, page: AuditPage, width: int = 80) -> list[str]:
+def audit_finding_lines(
+    finding: AuditFinding, page: AuditPage, width: int = 80, advice: Advice | None = None
+) -> list[str]:
     """The finding as a paragraph with its picture."""
     lines = [f"{finding.severity.ljust(len(INDENT))}{finding.code}  {finding.partition}"]
     lines += _wrapped(sentence(finding.message), width)
@@ -123,14 +128,19 @@ def audit_finding_lines(finding: AuditFinding, page: AuditPage, width: int = 80)
     lines += _wrapped(f"→ {finding.remedy}", width, hang=2)
     if runbook(finding.code) not in finding.remedy:
         lines += _wrapped(f"→ {runbook(finding.code)}", width, hang=2)
+    command = (advice or Advice(page)).first_command(finding)
+    if command is not None:
+        lines.append(f"{INDENT}$ {one_line(command)}")  # to be copied: in one piece
     return lines
 
 
-def audit_finding_text(finding: AuditFinding, page: AuditPage, width: int = 80) -> Text:
+def audit_finding_text(
+    finding: AuditFinding, page: AuditPage, width: int = 80, advice: Advice | None = None
+) -> Text:
     """The same lines with colour, for a rich console."""
     from rich.text import Text
 
-    text = Text("\n".join(audit_finding_lines(finding, page, width)))
+    text = Text("\n".join(audit_finding_lines(finding, page, width, advice)))
     text.stylize(STYLES[finding.severity], 0, len(finding.severity))
     text.stylize("bold", len(INDENT), len(INDENT) + len(finding.code))
     text.highlight_regex("✓ [a-z]+ \\d+|COMMIT", "green")

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from html import escape
 
 from sexton.audit.finding import AuditFinding, Certainty
-from sexton.log.inspect.rendering import auto_text, digest
+from sexton.base.digests import digest
+from sexton.log.inspect.rendering import auto_text
 from sexton.report.audit_page import AuditPage, Standing, topics
 from sexton.report.tables import one_line
 
@@ -60,6 +61,7 @@ STANDINGS: dict[Standing, str] = {
     "unsound": "not sound",
     "incomplete": "incomplete",
     "agree": "replicas agree",
+    "alone": "one replica",
     "unread": "not read",
 }
 
@@ -92,12 +94,23 @@ def verdict_sentence(page: AuditPage) -> str:
             )
         case "unread":
             return "Nothing was read: no partition was asked for, or none is there."
+        case "alone":
+            return "There is nothing to compare: every partition has one replica only."
         case "agree":
             kept = ""
             if page.acknowledged:
                 kept = f", apart from {many(page.acknowledged, 'acknowledged finding')}"
             how = " in all that was compared" if page.limits else ""
-            return f"The replicas agree{how}{kept}."
+            return f"The replicas agree{how}{kept}.{_alone(page)}"
+
+
+def _alone(page: AuditPage) -> str:
+    """What was read and could not be compared."""
+    count = sum(each.is_alone for each in page.partitions)
+    if not count:
+        return ""
+    has = "has" if count == 1 else "have"
+    return f" {many(count, 'partition').capitalize()} {has} one replica: nothing to compare."
 
 
 def _subjects(findings: list[AuditFinding]) -> str:

@@ -16,21 +16,29 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
-from sexton.audit.finding import AuditFinding
 from sexton.base.errors import ConfigError
+
+
+class Identified(Protocol):
+    """A finding that is the same in every run."""
+
+    @property
+    def identity(self) -> str: ...
+
+
+F = TypeVar("F", bound=Identified)
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
     acknowledged: frozenset[str] = frozenset()
 
-    def splits(
-        self, findings: Iterable[AuditFinding]
-    ) -> tuple[tuple[AuditFinding, ...], tuple[AuditFinding, ...]]:
+    def splits(self, findings: Iterable[F]) -> tuple[tuple[F, ...], tuple[F, ...]]:
         """(those that are new, those that are acknowledged)"""
-        new: list[AuditFinding] = []
-        known: list[AuditFinding] = []
+        new: list[F] = []
+        known: list[F] = []
         for finding in findings:
             (known if finding.identity in self.acknowledged else new).append(finding)
         return tuple(new), tuple(known)
@@ -49,7 +57,7 @@ def load_baseline(path: Path) -> Baseline:
         raise ConfigError(str(path), "is not a baseline of findings", hint) from None
 
 
-def write_baseline(path: Path, findings: Iterable[AuditFinding]) -> None:
+def write_baseline(path: Path, findings: Iterable[Identified]) -> None:
     """Acknowledges all of these; a person may shorten the list and say why."""
     identities = sorted({finding.identity for finding in findings})
     told = {"acknowledged": [{"identity": each, "why": ""} for each in identities]}

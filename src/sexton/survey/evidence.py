@@ -32,7 +32,7 @@ class Bench:
         """What these replicas hold of [first, end), or of as much of it as is looked at."""
         found: dict[int, LogWindow] = {}
         for node in nodes:
-            if node not in self.readers:
+            if node not in self.readers or node in self.unreadable:
                 continue
             try:
                 found[node] = await _window(node, self.readers[node], first, end, focus)

@@ -114,5 +114,6 @@ def _digest(wanted: Wanted) -> str:
         wanted.internal,
         wanted.sample_partitions,
         *((wanted.since_told,) if wanted.since_told else ()),
+        *wanted.partitions,
     )
     return hashlib.sha256(repr(told).encode()).hexdigest()[:16]

@@ -15,7 +15,7 @@ from sexton.audit.facts import CoordinatorState, ReplicaFacts
 from sexton.audit.rules import judge_open
 from sexton.base.errors import SextonError
 from sexton.client.client import Client
-from sexton.client.transactions import transactions
+from sexton.client.transactions import longest_transaction_ms, transactions
 from sexton.survey.evidence import Bench, bench
 from sexton.survey.rounds import Case
 
@@ -28,7 +28,10 @@ AROUND = 16  # offsets after the start of an open transaction that people are sh
 async def judge_opened(client: Client, cases: list[Case]) -> None:
     now_ms = int(time.time() * 1000)
     odd = [case for case in cases if _is_odd(list(case.furthest().values()), now_ms)]
+    if not odd:
+        return
     known = await _coordinators(client, odd)
+    longest_ms = await longest_transaction_ms(client)
     for case in odd:
         first = list(case.furthest().values())
         async with bench(case.plan) as at:
@@ -39,7 +42,12 @@ async def judge_opened(client: Client, cases: list[Case]) -> None:
             windows = await at.windows(min(starts), max(starts) + AROUND, at.readers)
         case.unread.update(at.unreadable)
         case.findings += judge_open(
-            first, second, known, now_ms=now_ms, windows=list(windows.values())
+            first,
+            second,
+            known,
+            now_ms=now_ms,
+            longest_ms=longest_ms,
+            windows=list(windows.values()),
         )
 
 

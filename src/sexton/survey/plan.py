@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sexton.audit.facts import Scope
-from sexton.base.errors import ConfigError, PeerError, SextonError
+from sexton.base.errors import ConfigError, PeerError, Refused, SextonError
+from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
-from sexton.client.configs import topic_configs
+from sexton.client.config_changes import describe_topics
+from sexton.client.configs import PATIENCE, topic_configs, values_of
 from sexton.client.disk_room import log_directories
 from sexton.client.replica import ReplicaOffsets
+from sexton.client.retrying import until_it_works
 from sexton.client.topology import PartitionPlace, Topology
 from sexton.survey.places import BrokerPlace, Place, settings_of
 
@@ -42,6 +45,7 @@ class Wanted:
     bootstrap_servers: str
     settings: Mapping[str, str] = field(default_factory=dict)
     topics: tuple[str, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()  # of a topic that is named here, only these
     all_compacted: bool = False
     internal: bool = False  # __consumer_offsets and __transaction_state too
     since_ms: int | None = None  # a time; records from then on
@@ -79,32 +83,32 @@ class Plan:
     partitions: tuple[PartitionPlan, ...]
     left_out: int  # partitions, by sampling
     seed: int
+    hidden: Mapping[str, str] = field(default_factory=dict)  # topics we may not know of, and why
 
 
 async def plan(client: Client, wanted: Wanted, seed: int | None = None) -> Plan:
     topology = await client.topology(None if wanted.internal else wanted.topics or None)
-    configs = await _configs(client, _chosen(topology, wanted), wanted)
-    places = [
-        place
-        for name in configs
-        for place in topology.topics[name].partitions.values()
-    ]  # fmt: skip
+    configs, hidden = await _configs(client, _chosen(topology, wanted), wanted)
+    places = _places(topology, configs, wanted.partitions)
     seed = random.SystemRandom().getrandbits(63) if seed is None else seed
     sampled = _sample(places, wanted.sample_partitions, seed)
+    silent = await _silent(client, sampled)
     gate = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def one(place: PartitionPlace) -> PartitionPlan:
+        config = configs[place.partition.topic]
         async with gate:
-            planned = await _planned(client, place, configs[place.partition.topic], wanted, seed)
+            planned = await _planned(client, place, config, wanted, seed, silent)
         if not _is_behind(planned):
             return planned
         await asyncio.sleep(NEWS_S)
         async with gate:
-            return await _planned(client, place, configs[place.partition.topic], wanted, seed)
+            return await _planned(client, place, config, wanted, seed, silent)
 
     planned = await asyncio.gather(*map(one, sampled))
     sized = await _with_sizes(client, planned)
-    return Plan(topology.cluster_id, tuple(sized), len(places) - len(sampled), seed)
+    left_out = len(places) - len(sampled)
+    return Plan(topology.cluster_id, tuple(sized), left_out, seed, hidden)
 
 
 async def _with_sizes(client: Client, plans: Sequence[PartitionPlan]) -> list[PartitionPlan]:
@@ -147,13 +151,49 @@ def _chosen(topology: Topology, wanted: Wanted) -> list[str]:
     )  # fmt: skip
 
 
+def _places(
+    topology: Topology, names: Iterable[str], only: Sequence[TopicPartition]
+) -> list[PartitionPlace]:
+    for at in only:
+        if at.topic in topology.topics and at.partition not in topology.topics[at.topic].partitions:
+            there = len(topology.topics[at.topic].partitions)
+            hint = f"there are {there}, counted from 0"
+            raise ConfigError(f"{at.topic}:{at.partition}", "there is no such partition", hint)
+    return [
+        place
+        for name in names
+        for place in topology.topics[name].partitions.values()
+        if is_meant(place.partition, only)
+    ]
+
+
+def is_meant(partition: TopicPartition, only: Sequence[TopicPartition]) -> bool:
+    """Is it one of these, or of a topic that none of them belongs to?"""
+    return partition in only or all(each.topic != partition.topic for each in only)
+
+
 async def _configs(
     client: Client, names: list[str], wanted: Wanted
-) -> dict[str, Mapping[str, str | None]]:
-    found = await topic_configs(client, names, (CLEANUP_POLICY, DELETE_RETENTION_MS))
+) -> tuple[dict[str, Mapping[str, str | None]], dict[str, str]]:
+    """Of the topics that are meant; and those of which we may not know whether they are, and why"""
+    options = (CLEANUP_POLICY, DELETE_RETENTION_MS)
     if wanted.topics:
-        return {name: found[name] for name in names}
-    return {name: found[name] for name in names if _is_compacted(found[name])}
+        found = await topic_configs(client, names, options)
+        return {name: found[name] for name in names}, {}
+    described = await until_it_works(lambda: describe_topics(client, names, options), PATIENCE)
+    found = values_of(described)
+    hidden = {
+        name: f"{error.subject}: {error.why}"
+        for name, error in described.failed.items()
+        if not _is_gone(error)
+    }
+    compacted = [name for name in names if name in found and _is_compacted(found[name])]
+    return {name: found[name] for name in compacted}, hidden
+
+
+def _is_gone(error: SextonError) -> bool:
+    """It was deleted since we were told of it, which is nothing to wonder at."""
+    return isinstance(error, Refused) and error.error is KafkaError.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _is_compacted(config: Mapping[str, str | None]) -> bool:
@@ -173,18 +213,34 @@ def _sample(
 # ── how far ──
 
 
+async def _silent(client: Client, places: Iterable[PartitionPlace]) -> dict[int, str]:
+    """Brokers that cannot be reached, and why: each is tried once, however much it holds."""
+
+    async def why(node: int) -> str | None:
+        try:
+            await client.broker(node)
+        except SextonError as error:
+            return f"{error.subject}: {error.why}"
+        return None
+
+    nodes = sorted({node for place in places for node in place.replicas})
+    tried = await asyncio.gather(*map(why, nodes))
+    return {node: told for node, told in zip(nodes, tried, strict=True) if told is not None}
+
+
 async def _planned(
     client: Client,
     place: PartitionPlace,
     config: Mapping[str, str | None],
     wanted: Wanted,
     seed: int,
+    silent: Mapping[int, str],
 ) -> PartitionPlan:
     settings = settings_of(wanted.settings)
     places: dict[int, Place] = {
         node: BrokerPlace(wanted.bootstrap_servers, settings, node) for node in place.replicas
     }
-    stands, unreadable = await look(client, place.partition, place.replicas)
+    stands, unreadable = await look(client, place.partition, place.replicas, silent)
     start = 0
     if wanted.since_ms is not None and stands:
         try:
@@ -214,12 +270,15 @@ def _is_behind(planned: PartitionPlan) -> bool:
 
 
 async def look(
-    client: Client, partition: TopicPartition, nodes: Sequence[int]
+    client: Client, partition: TopicPartition, nodes: Sequence[int], silent: Mapping[int, str]
 ) -> tuple[dict[int, ReplicaOffsets], tuple[tuple[int, str], ...]]:
     """Where each replica stands, and those that cannot be asked, with the reason."""
     stands: dict[int, ReplicaOffsets] = {}
     unreadable: list[tuple[int, str]] = []
     for node in nodes:
+        if node in silent:
+            unreadable.append((node, silent[node]))
+            continue
         try:
             stands[node] = await client.replica(partition, node).offsets()
         except SextonError as error:

@@ -11,11 +11,15 @@ from sexton.base.partitions import TopicPartition
 from sexton.client.replica import ReplicaOffsets
 from sexton.log.inspect.paths import find
 from sexton.survey.places import FilesPlace, open_place
-from sexton.survey.plan import PartitionPlan, Plan, grouped
+from sexton.survey.plan import PartitionPlan, Plan, grouped, is_meant
 
 
 async def plan_files(
-    paths: Sequence[Path], *, compacted: bool = True, topics: Sequence[str] = ()
+    paths: Sequence[Path],
+    *,
+    compacted: bool = True,
+    topics: Sequence[str] = (),
+    partitions: Sequence[TopicPartition] = (),
 ) -> Plan:
     """Copies are numbered in the order of `paths`, from 1."""
     if len(paths) < 2:
@@ -30,7 +34,7 @@ async def plan_files(
             raise error
         for files in listed.partitions:
             partition = TopicPartition.from_directory(files.name)
-            if not topics or partition.topic in topics:
+            if (not topics or partition.topic in topics) and is_meant(partition, partitions):
                 place = FilesPlace(str(files.directory), number)
                 other = found.setdefault(partition, {}).setdefault(number, place)
                 if other != place:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -22,12 +22,13 @@ from sexton.audit.rules import merged
 from sexton.base.errors import SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
+from sexton.client.connection import NoAnswer
 from sexton.client.replica import ReplicaOffsets
 from sexton.client.settings import client_config
 from sexton.survey.journal import Journal
 from sexton.survey.judging import judge
 from sexton.survey.opened import judge_opened
-from sexton.survey.places import open_place
+from sexton.survey.places import Place, open_place
 from sexton.survey.plan import PartitionPlan, Plan, Wanted, plan
 from sexton.survey.plan_files import plan_files
 from sexton.survey.rounds import (
@@ -40,7 +41,7 @@ from sexton.survey.rounds import (
     take_for_plain,
 )
 from sexton.survey.runner import Runner
-from sexton.survey.tasks import Failed, FoldTask, Result
+from sexton.survey.tasks import RECENTLY_S, Failed, FoldTask, Result
 
 T = TypeVar("T")
 
@@ -79,6 +80,7 @@ class Survey:
     left_out: int  # partitions that were not looked at, by sampling
     started_ms: int
     finished_ms: int
+    hidden: Mapping[str, str] = field(default_factory=dict)  # topics we may not know of, and why
 
     @property
     def findings(self) -> Iterator[AuditFinding]:
@@ -114,10 +116,11 @@ def run_files_survey(
     *,
     compacted: bool = True,
     topics: Sequence[str] = (),
+    partitions: Sequence[TopicPartition] = (),
     watcher: Watcher | None = None,
 ) -> Survey:
     """Audits copies of data directories."""
-    found = finish(plan_files(paths, compacted=compacted, topics=topics))
+    found = finish(plan_files(paths, compacted=compacted, topics=topics, partitions=partitions))
     return _Audit(None, runner, watcher or Nobody(), None).run(found)
 
 
@@ -147,7 +150,8 @@ class _Audit:
             )
             for case in cases
         )
-        return Survey(plan.cluster_id, partitions, plan.left_out, started_ms, _now_ms())
+        ended_ms = _now_ms()
+        return Survey(plan.cluster_id, partitions, plan.left_out, started_ms, ended_ms, plan.hidden)
 
     def _with_journal(self, planned: PartitionPlan, plan: Plan) -> PartitionPlan:
         """What an earlier run of this audit wanted to compare stays what is compared."""
@@ -190,12 +194,25 @@ class _Audit:
         tasks = [self._limited(task, wanted) for _case, _at, task in wanted]
         if tasks:
             self._watcher.reads(what, tasks)
-        for number, result in self._runner.run(tasks):
+        for number, result in self._patiently(tasks):
             case, at, task = wanted[number]
             self._watcher.has_read(task, result)
             if isinstance(result, Failed):
                 case.unread[at[1]] = result.why
             yield case, at, result
+
+    def _patiently(self, tasks: list[FoldTask]) -> Iterator[tuple[int, Result]]:
+        """Each result; what nobody answered is tried once more when the others are done."""
+        silent: list[int] = []
+        for number, result in self._runner.run(tasks):
+            if isinstance(result, Failed) and result.silent:
+                silent.append(number)
+            else:
+                yield number, result
+        if silent:
+            time.sleep(RECENTLY_S)
+            for at, result in self._runner.run([tasks[number] for number in silent]):
+                yield silent[at], result
 
     def _limited(self, task: FoldTask, wanted: list[tuple[Case, At, FoldTask]]) -> FoldTask:
         """With its share of what may be read from a broker in a second."""
@@ -214,16 +231,22 @@ class _Audit:
     async def _look(self, cases: list[Case]) -> dict[TopicPartition, dict[int, ReplicaOffsets]]:
         """Where the replicas of these partitions stand now."""
         found: dict[TopicPartition, dict[int, ReplicaOffsets]] = {}
+        silent: dict[Place, str] = {}
         for case in cases:
             stands = found.setdefault(case.plan.partition, {})
             for node in case.plan.stands:
+                place = case.plan.places[node]
+                if place in silent:
+                    case.unread[node] = silent[place]
                 if node in case.unread:
                     continue
                 try:
-                    async with open_place(case.plan.places[node], case.plan.partition) as reader:
+                    async with open_place(place, case.plan.partition) as reader:
                         stands[node] = await reader.offsets()
                 except SextonError as error:
                     case.unread[node] = f"{error.subject}: {error.why}"
+                    if isinstance(error, NoAnswer):
+                        silent[place] = case.unread[node]
         return found
 
     async def _judge(self, cases: list[Case]) -> None:

@@ -2,7 +2,8 @@
 
 A task is a few words, and so is its result; between them lie gigabytes that stay where the task
 runs. A connection that breaks is made anew and the read goes on where it was; what cannot be read
-in the end is a `Failed`, never a result that looks whole.
+in the end is a `Failed`, never a result that looks whole. A broker that is away costs the patience
+of one task, not of each: those that come right after it do not wait for it again.
 
 Retention may delete what is to be read, or was read already. Then the fold begins anew where the
 log begins now: nothing that it has seen is there any more.
@@ -13,6 +14,7 @@ A task that is run twice (Spark repeats one whose executor died) reads twice and
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -20,11 +22,13 @@ from sexton.audit.facts import AbortedSpan, BucketEntries, ReplicaFacts, Scope
 from sexton.audit.fold import MOST_KEYS, Fold
 from sexton.base.errors import PeerError, Refused, SextonError
 from sexton.base.kafka_errors import KafkaError
+from sexton.client.connection import NoAnswer
 from sexton.client.replica import Chunk
 from sexton.client.retrying import Patience, Trying
 from sexton.survey.places import Place, Reader, aborted_of, open_place
 
 PATIENCE = Patience(timeout_ms=15_000)  # with a broker that is away
+RECENTLY_S = 5.0  # so long after one task has given a broker up, others do not even try
 MOST_STARTS = 5  # of one read; a log that is deleted faster than we read it cannot be read
 
 
@@ -42,9 +46,13 @@ class FoldTask:
 @dataclass(frozen=True, slots=True)
 class Failed:
     why: str
+    silent: bool = False  # nobody answered: later somebody may
 
 
 Result = ReplicaFacts | BucketEntries | Failed
+
+
+_given_up: dict[Place, float] = {}  # in this process: when that was
 
 
 def run_task(task: FoldTask) -> Result:
@@ -54,11 +62,16 @@ def run_task(task: FoldTask) -> Result:
 
 async def carry_out(task: FoldTask) -> Result:
     limit = task.max_bytes_per_s
+    if time.monotonic() - _given_up.get(task.place, -RECENTLY_S) < RECENTLY_S:
+        return Failed(f"{task.place}: does not answer", silent=True)
     try:
         async with open_place(task.place, task.scope.partition, max_bytes_per_s=limit) as reader:
             return await _fold(task, reader)
     except SextonError as error:
-        return Failed(f"{error.subject}: {error.why}")
+        silent = isinstance(error, NoAnswer)
+        if silent:
+            _given_up[task.place] = time.monotonic()
+        return Failed(f"{error.subject}: {error.why}", silent)
 
 
 async def _fold(task: FoldTask, reader: Reader) -> ReplicaFacts | BucketEntries:

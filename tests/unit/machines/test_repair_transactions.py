@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.machines.repair_transactions import Coordinated, Fate, Known, judge_ending
+from sexton.base.partitions import TopicPartition
+from sexton.machines.repair_transactions import (
+    Age,
+    Coordinated,
+    Fate,
+    Known,
+    Opened,
+    judge_ending,
+)
+
+NOW, MINUTE = 1_800_000_000_000, 60_000
+
+
+def opened(last_ms: int = NOW - 16 * MINUTE) -> Opened:
+    """A transaction of epoch 7; by default one that is too old to be under way."""
+    return Opened(TopicPartition("orders", 3), 0, 7, Age(last_ms, NOW, 15 * MINUTE))
 
 
 def known(*fates: Fate) -> list[Known]:
@@ -27,7 +42,7 @@ def coordinator(state: str, epoch: int = 7, *, has_partition: bool = True) -> Co
     ],
 )
 def test_other_replicas_know(fates: tuple[Fate, ...], ended: str, may_abort: bool) -> None:
-    ending = judge_ending(0, 7, known(*fates), None, complete=True)
+    ending = judge_ending(opened(), known(*fates), None, complete=True)
     assert (ending.ended, ending.may_abort) == (ended, may_abort)
     assert may_abort or ended == "not open" or ending.loss
 
@@ -48,10 +63,41 @@ def test_other_replicas_know(fates: tuple[Fate, ...], ended: str, may_abort: boo
 def test_open_everywhere_the_coordinator_decides(
     said: Coordinated | None, ended: str, may_abort: bool
 ) -> None:
-    ending = judge_ending(0, 7, known("open", "open", "open"), said, complete=True)
+    ending = judge_ending(opened(), known("open", "open", "open"), said, complete=True)
     assert (ending.ended, ending.may_abort) == (ended, may_abort)
 
 
 def test_silence_of_a_coordinator_is_no_answer() -> None:
-    ending = judge_ending(0, 7, known("open", "open"), None, complete=False)
+    ending = judge_ending(opened(), known("open", "open"), None, complete=False)
     assert (ending.ended, ending.may_abort) == ("not asked", False)
+
+
+@pytest.mark.parametrize(
+    ("last_ms", "ended", "may_abort"),
+    [
+        (NOW - 15 * MINUTE - 1, "hanging", True),
+        (NOW - 15 * MINUTE, "too young", False),
+        (NOW, "too young", False),
+        (NOW + MINUTE, "too young", False),  # clocks differ
+        (NOW + 16 * MINUTE, "unknown", False),  # its producer lies about the time
+    ],
+)
+def test_an_unknown_producer_may_be_one_that_we_may_not_see(
+    last_ms: int, ended: str, may_abort: bool
+) -> None:
+    """Coordinators tell of transactional ids that we may DESCRIBE, so only age can tell."""
+    ending = judge_ending(opened(last_ms), known("open", "open", "open"), None, complete=True)
+    assert (ending.ended, ending.may_abort) == (ended, may_abort)
+    assert may_abort or ending.loss
+
+
+def test_what_waits_is_rebuilt_by_a_command_that_one_can_copy() -> None:
+    ending = judge_ending(opened(), known("open", "committed"), None, complete=True)
+    assert "`sexton repair orders:3`" in ending.advice
+
+
+def test_a_coordinator_that_is_late_is_not_overruled() -> None:
+    late = Coordinated("orders-7", 2, "Ongoing", 7, 60_000, NOW - 3 * MINUTE, True)
+    ending = judge_ending(opened(), known("open", "open"), late, complete=True)
+    assert (ending.ended, ending.may_abort) == ("under way", False)
+    assert "restart broker 2" in ending.advice

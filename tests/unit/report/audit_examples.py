@@ -6,12 +6,12 @@ read_committed consumer does not get it.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import replace
 
 from sexton.audit.finding import AuditFinding, TransactionEvidence, Verdict
 from sexton.audit.window import Kind, LogWindow, Slot
+from sexton.base.digests import hex_digest
 from sexton.base.partitions import TopicPartition
 from sexton.report.audit_page import AuditPage, PartitionRead, ReplicaRead, Unread
 
@@ -25,7 +25,7 @@ _SLOT = re.compile(
 
 
 def value_digest(value: str) -> str:
-    return hashlib.blake2b(value.encode(), digest_size=16).hexdigest()
+    return hex_digest(value.encode())
 
 
 def window(

@@ -90,7 +90,7 @@ def test_a_finding_says_who_is_right_why_since_when_and_what_to_do() -> None:
     assert "Broker 3 still shows a key that brokers 1 and 2 have deleted." in text
     assert "Brokers 1 and 2 (certain). Broker 2 holds a delete of the key at 18" in text
     assert "between 2026-11-14 06:00:00 UTC and 2026-11-15 12:00:00 UTC" in text
-    assert "sexton cluster reassign orders-3=1,2 -b kafka-1.example:9092" in text
+    assert "sexton repair orders:3 -b kafka-1.example:9092 --dry-run" in text
 
 
 SECRET = b"alice@example.org"

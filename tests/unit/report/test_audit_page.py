@@ -20,6 +20,9 @@ from tests.unit.report.audit_examples import (
 )
 
 UNREAD = PAGE.incomplete
+ALONE = replace(
+    CLEAN.partitions[0], replicas=CLEAN.partitions[0].replicas[:1], assigned=(1,)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -32,6 +35,8 @@ UNREAD = PAGE.incomplete
         (replace(CLEAN, findings=(HANGING, TOMBSTONE)), "differ"),
         (replace(CLEAN, findings=(GAP,)), "agree"),  # a note only informs
         (replace(CLEAN, partitions=()), "unread"),
+        (replace(CLEAN, partitions=(ALONE,)), "alone"),
+        (replace(CLEAN, partitions=(ALONE, *CLEAN.partitions)), "agree"),
     ],
 )
 def test_a_page_stands_as_badly_as_the_worst_on_it(page: AuditPage, standing: Standing) -> None:
@@ -59,6 +64,12 @@ def test_nobody_is_told_that_replicas_agree_which_were_not_read() -> None:
     assert "not everything could be read" in said
     assert "agree" not in verdict_sentence(replace(CLEAN, partitions=()))
     assert verdict_sentence(PAGE).endswith("Not everything could be read.")
+
+
+def test_nobody_is_told_that_one_replica_agrees() -> None:
+    assert "agree" not in verdict_sentence(replace(CLEAN, partitions=(ALONE,)))
+    both = verdict_sentence(replace(CLEAN, partitions=(ALONE, *CLEAN.partitions)))
+    assert both.endswith("1 partition has one replica: nothing to compare.")
 
 
 def test_topics_come_worst_first_with_what_is_theirs() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sexton.audit.finding import AuditFinding, Verdict
-from sexton.audit.remedies import runbook
+from sexton.audit.remedies import GUIDE, runbook
 from sexton.cli import registry
 from sexton.cli.main import build_command
 from sexton.report.audit_page import AuditPage, Unread
@@ -30,6 +31,12 @@ from tests.unit.report.audit_examples import (
 
 ROOT = Path(__file__).parents[3]
 RUNBOOK = ROOT / "docs/runbook"
+HOW_TO = (
+    "audit-a-cluster",
+    "repair-a-replica",
+    "untangle-transactions",
+    "when-the-audit-finds-something",
+)
 SEXTON = re.compile(r"^\$? ?(sexton .+)$", re.MULTILINE)
 
 
@@ -41,46 +48,36 @@ def commands(finding: AuditFinding, page: AuditPage | None = None) -> list[str]:
     return [command for step in steps(finding, page) for command in step.commands]
 
 
-def test_the_wrong_replica_is_rebuilt_from_a_right_one_while_cleaning_stands_still() -> None:
-    configs = (
-        "kafka-configs.sh --bootstrap-server kafka-1.example:9092"
-        " --entity-type topics --entity-name orders"
+SERVERS = "-b kafka-1.example:9092"
+ORDERS = f"sexton repair orders:3 {SERVERS}"
+
+
+def test_a_repair_is_looked_at_and_then_made() -> None:
+    assert commands(TOMBSTONE) == [f"{ORDERS} --dry-run", ORDERS]
+    assert Advice(replace(PAGE, findings=(TOMBSTONE,))).first_command(TOMBSTONE) == (
+        f"{ORDERS} --dry-run"
     )
-    assert commands(TOMBSTONE) == [
-        f"{configs} --describe",
-        f"{configs} --alter --add-config min.compaction.lag.ms=9223372036854775807",
-        "sexton cluster elect orders-3 --leader 1 -b kafka-1.example:9092",
-        "sexton cluster reassign orders-3=1,2 -b kafka-1.example:9092",
-        "sexton cluster reassign orders-3=1,2,3 -b kafka-1.example:9092",
-        "sexton audit -b kafka-1.example:9092 --topic orders",
-        f"{configs} --alter --delete-config min.compaction.lag.ms",
-    ]
+
+
+def told(finding: AuditFinding, page: AuditPage | None = None) -> str:
+    return " ".join(step.text for step in steps(finding, page))
 
 
 def test_a_right_replica_leads_even_if_the_first_is_wrong() -> None:
     first = replace(
         MISSING, replicas=(1,), verdict=replace(MISSING.verdict, right=(2, 3))
     )  # fmt: skip
-    found = commands(first)
-    assert "sexton cluster elect orders-3 --leader 2 -b kafka-1.example:9092" in found
-    assert "sexton cluster reassign orders-3=2,3,1 -b kafka-1.example:9092" in found
-
-
-def test_two_wrong_replicas_are_rebuilt_one_after_the_other() -> None:
-    both = replace(MISSING, replicas=(1, 2), verdict=replace(MISSING.verdict, right=(3,)))
-    moves = [each.split()[3] for each in commands(both) if "reassign" in each]
-    assert moves == ["orders-3=3,2", "orders-3=3,2,1", "orders-3=3,1", "orders-3=3,1,2"]
+    assert "broker 2 leads, broker 1 copies everything anew" in told(first)
 
 
 def test_no_replica_is_copied_that_is_wrong_about_something_else() -> None:
     other = replace(TOMBSTONE, key=b"other", replicas=(1,), verdict=Verdict((2, 3), "certain", ""))
     page = replace(PAGE, findings=(TOMBSTONE, other))
-    found = commands(TOMBSTONE, page)
-    assert "sexton cluster elect orders-3 --leader 2 -b kafka-1.example:9092" in found
+    assert "broker 2 leads" in told(TOMBSTONE, page)
     third = replace(other, key=b"third", replicas=(2,), verdict=Verdict((1, 3), "certain", ""))
     page = replace(page, findings=(TOMBSTONE, other, third))
-    assert not any("reassign" in command for command in commands(TOMBSTONE, page))
-    assert any("Every replica" in step.text for step in steps(TOMBSTONE, page))
+    assert ORDERS not in commands(TOMBSTONE, page)
+    assert "Every replica" in told(TOMBSTONE, page)
 
 
 def test_nothing_is_rebuilt_before_every_replica_was_read() -> None:
@@ -88,41 +85,54 @@ def test_nothing_is_rebuilt_before_every_replica_was_read() -> None:
         page = replace(
             PAGE, findings=(TOMBSTONE,), incomplete=(Unread("broker 4", "is down", where),)
         )
-        assert not any("reassign" in command for command in commands(TOMBSTONE, page))
-        assert any("Not every replica could be read" in s.text for s in steps(TOMBSTONE, page))
-
-
-def test_a_replica_that_was_not_asked_for_stays_assigned() -> None:
-    [read, *rest] = PAGE.partitions
-    page = replace(PAGE, partitions=(replace(read, assigned=(3, 1, 2, 9)), *rest))
-    moves = [each.split()[3] for each in commands(TOMBSTONE, page) if "reassign" in each]
-    assert moves == ["orders-3=1,9,2", "orders-3=1,9,2,3"]  # 2 is wrong about another key
+        assert not any("sexton repair" in command for command in commands(TOMBSTONE, page))
+        assert "Not every replica could be read" in told(TOMBSTONE, page)
 
 
 @pytest.mark.parametrize("finding", [MISMATCH, replace(MISSING, replicas=(1, 2, 3))])
 def test_nothing_is_thrown_away_while_nobody_knows_who_is_right(finding: AuditFinding) -> None:
     unknown = replace(finding, verdict=replace(finding.verdict, right=None, certainty="unknown"))
-    assert not any("reassign" in command for command in commands(unknown))
-    assert any("Rebuild no replica" in step.text for step in steps(unknown))
+    repairs = [command for command in commands(unknown) if "sexton repair" in command]
+    decided = ("--publish-tombstone", "--keep-value", "--trust")
+    assert repairs and all(any(word in each for word in decided) for each in repairs)
+    assert "Rebuild no replica" in told(unknown)
+
+
+def test_while_people_are_asked_nothing_more_is_forgotten() -> None:
+    unknown = replace(
+        TOMBSTONE, verdict=replace(TOMBSTONE.verdict, right=None, certainty="unknown")
+    )  # fmt: skip
+    key = "sha256:" + hashlib.sha256(TOMBSTONE.key or b"").hexdigest()[:32]
+    key += f"/{len(TOMBSTONE.key or b'')}"
+    assert commands(unknown) == [
+        "sexton guard freeze orders -b kafka-1.example:9092",
+        f"{ORDERS} --publish-tombstone {key}",
+        f"{ORDERS} --keep-value {key} --as-on BROKER",
+        f"{ORDERS} --trust BROKER --keep-copy wrong/",
+        "sexton guard thaw orders -b kafka-1.example:9092",
+    ]
 
 
 def test_what_is_only_likely_is_kept_aside_first() -> None:
-    assert any("Keep a copy" in step.text for step in steps(MISSING))
-    assert not any("Keep a copy" in step.text for step in steps(TOMBSTONE))
+    assert any("--keep-copy" in command for command in commands(MISSING))
+    assert not any("--keep-copy" in command for command in commands(TOMBSTONE))
 
 
 def test_a_transaction_that_ended_elsewhere_is_never_aborted_by_hand() -> None:
     assert not any(" abort " in command for command in commands(STUCK))
-    assert any("Do not end the transaction" in step.text for step in steps(STUCK))
-    assert (
-        "kafka-transactions.sh --bootstrap-server kafka-1.example:9092 abort"
-        " --topic events --partition 1 --start-offset 500"
-    ) in commands(HANGING)  # nobody committed that one
+    assert commands(STUCK)[0].startswith("sexton txn explain ")
+    assert "Do not end it" in told(STUCK)
+    assert commands(HANGING) == [
+        "sexton txn explain events:1 -b kafka-1.example:9092",
+        f"sexton txn abort {SERVERS} --topic events --partition 1 --start-offset 500",
+        "sexton audit events:1 -b kafka-1.example:9092",
+    ]  # nobody committed that one
 
 
 def test_a_topic_that_is_not_compacted_needs_no_freeze() -> None:
-    assert not any("min.compaction.lag" in command for command in commands(CORRUPT))
-    assert any("Do not restart" in step.text for step in steps(CORRUPT))
+    unknown = replace(CORRUPT, verdict=replace(CORRUPT.verdict, right=None, certainty="unknown"))
+    assert not any("freeze" in command for command in commands(unknown))
+    assert "Do not restart" in told(CORRUPT)
 
 
 def test_copies_are_not_repaired() -> None:
@@ -153,13 +163,17 @@ def test_every_code_has_its_page_in_the_runbook_and_every_page_its_code() -> Non
     pages = {path.stem for path in RUNBOOK.glob("*.md")} - {"index"}
     assert pages == set(MEANINGS) == {each.code for each in EACH}
     assert all((ROOT / runbook(each.code)).is_file() for each in EACH)
+    assert (ROOT / GUIDE).is_file()
     index = (RUNBOOK / "index.md").read_text(encoding="utf-8")
     assert set(re.findall(r"\(([a-z-]+)\.md\)", index)) >= pages
 
 
 @pytest.mark.parametrize(
     "page",
-    [*sorted(RUNBOOK.glob("*.md")), ROOT / "docs/how-to/audit-a-cluster.md"],
+    [
+        *sorted(RUNBOOK.glob("*.md")),
+        *(ROOT / "docs/how-to" / f"{name}.md" for name in HOW_TO),
+    ],
     ids=lambda page: page.stem,
 )
 def test_the_pages_name_commands_that_are_there(page: Path) -> None:

@@ -14,6 +14,7 @@ from sexton.report.audit_text import (
     topic_rows,
     verdict_lines,
 )
+from sexton.report.findings import INDENT
 from tests.unit.report.audit_examples import (
     CLEAN,
     EACH,
@@ -77,11 +78,13 @@ def test_what_is_hidden_or_not_decided_looks_so() -> None:
 def test_every_finding_fits_eighty_columns(finding: AuditFinding, page: AuditPage) -> None:
     for width in (80, 120):
         lines = audit_finding_lines(finding, page, width)
-        assert max(map(len, lines)) <= width
-        told = " ".join(" ".join(lines).split())
+        words, commands = lines[:-1], lines[-1:]
+        assert max(map(len, words)) <= width
+        assert commands[0].startswith(f"{INDENT}$ sexton ")  # in one piece, to be copied
+        told = " ".join(" ".join(words).split())
         assert finding.verdict.because[1:] in told
         assert finding.remedy in told
-        assert any("LSO" in line for line in lines) == bool(finding.windows)  # it is drawn
+        assert any("LSO" in line for line in words) == bool(finding.windows)  # it is drawn
 
 
 def test_large_offsets_fit_too() -> None:
@@ -145,6 +148,7 @@ def test_without_windows_the_words_stand_alone() -> None:
         "         began  not known",
         "         → compare with what was written",
         "         → docs/runbook/offset-gap.md",
+        "         $ sexton log verify --cleanup-policy delete LOG_DIR/events-1",
     ]
 
 
@@ -155,6 +159,7 @@ def test_the_verdict_says_what_it_rests_on() -> None:
     assert lines[2:] == [
         "not shown: 2 findings acknowledged in the baseline",
         "note: Only records since 2026-11-15 06:00:00 UTC were compared.",
+        "what to do: docs/how-to/when-the-audit-finds-something.md",
     ]
     assert len(list(verdict_lines(CLEAN))) == 2
 

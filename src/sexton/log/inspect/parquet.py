@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from sexton.base.digests import digest
 from sexton.base.errors import ConfigError, Missing
 from sexton.log.inspect.blocks import Block
 from sexton.log.inspect.dump import control_record
 from sexton.log.inspect.outcomes import NAMES
-from sexton.log.inspect.rendering import Rendering, digest
+from sexton.log.inspect.rendering import Rendering
 from sexton.log.inspect.transactions import NOWHERE
 from sexton.records import Codec, Columns, Spans
 from sexton.records.columns import read_headers

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from sexton.base.digests import digest
 from sexton.base.errors import ConfigError
 
 
@@ -68,10 +68,6 @@ class Renderer:
         if _is_text(data):  # do not cut a character in two and take the rest for binary
             head = head.decode("utf-8", "ignore").encode()
         return f"{write(head)}… ({len(data)} bytes)"
-
-
-def digest(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()[:32]}/{len(data)}"
 
 
 def _is_text(data: bytes) -> bool:

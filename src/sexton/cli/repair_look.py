@@ -1,0 +1,75 @@
+"""What a repair goes by: an audit that is made now, or the report of one that was made before."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sexton.base.errors import ConfigError
+from sexton.cli.options import BOOTSTRAP_SERVERS
+from sexton.cli.output import Output
+from sexton.cli.repair_request import Request
+
+if TYPE_CHECKING:
+    from sexton.audit.finding import AuditFinding
+    from sexton.base.partitions import TopicPartition
+    from sexton.machines.repair_verdicts import Judged
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What an audit came to."""
+
+    judged: Sequence[Judged]
+    findings: Sequence[AuditFinding] = ()
+    unread: Sequence[tuple[TopicPartition, int, str]] = ()
+    unjudged: Mapping[TopicPartition, int] = field(default_factory=dict)  # more that differ
+    alone: bool = False  # there is one replica of each partition
+
+    @property
+    def agrees(self) -> bool:
+        """Every replica was read, and none is wrong."""
+        from sexton.machines.repair_verdicts import NOT_OF_REPLICAS
+
+        differing = [each for each in self.judged if each.code not in NOT_OF_REPLICAS]
+        return not (differing or self.unread or self.unjudged)
+
+
+async def audited(request: Request, out: Output, only: Sequence[TopicPartition]) -> Looked:
+    """The topic, or only these partitions of it."""
+    from sexton.guard.repair_planning import judged
+    from sexton.survey.plan import Wanted
+    from sexton.survey.runner import LocalRunner
+    from sexton.survey.survey import run_survey
+
+    settings = dict(request.settings)
+    servers = settings.pop(BOOTSTRAP_SERVERS)
+    wanted = Wanted(servers, settings, topics=(request.topic,), partitions=tuple(only))
+    with out.progress("auditing"):
+        survey = await asyncio.to_thread(run_survey, wanted, LocalRunner())
+    found = list(survey.findings)
+    return Looked(
+        [judged(each) for each in found],
+        found,
+        list(survey.unread),
+        {each.partition: each.not_judged for each in survey.partitions if each.not_judged},
+        all(len(each.plan.places) < 2 for each in survey.partitions),
+    )
+
+
+def reported(path: Path, request: Request) -> Looked:
+    from sexton.guard.repair_planning import judged_of_report
+    from sexton.survey.plan import is_meant
+
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(str(path), f"cannot be read: {error}") from error
+    if not isinstance(told, dict):
+        raise ConfigError(str(path), "is not the answer of an audit")
+    judged = judged_of_report(told, request.topic)
+    return Looked([each for each in judged if is_meant(each.partition, request.only)])

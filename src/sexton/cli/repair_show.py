@@ -1,0 +1,112 @@
+"""What `sexton repair` says: who is wrong, what will be done, and what is left undone and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sexton.audit.summary import finding_of, key_in_words
+from sexton.base.findings import Evidence, Finding, Severity
+from sexton.cli.output import Output
+from sexton.cli.repair_look import Looked
+from sexton.cli.repair_request import Request
+from sexton.report.tables import Column, Row, number
+
+if TYPE_CHECKING:
+    from sexton.guard.repair_choices import Choice
+    from sexton.guard.repair_planning import Plan
+    from sexton.machines.repair_verdicts import Judged
+
+STEPS = (Column("topic"), number("partition"), number("step"), Column("what"))
+WRONG = (
+    Column("topic"), number("partition"), Column("code"), Column("wrong"), Column("right"),
+    Column("certainty"), Column("because"),
+)  # fmt: skip
+CHOICES = (
+    "Say what is true: `--publish-tombstone KEY` if the key was deleted, `--keep-value KEY --as-on "
+    "BROKER` if it lives, or `--trust BROKER` if you know whose copy is right."
+)
+
+
+def show_plans(plans: Sequence[Plan], request: Request, out: Output) -> None:
+    from sexton.machines.repair import planned_steps
+
+    rows: list[Row] = [
+        (
+            *each.partition, each.code, _numbers(each.replicas),
+            _numbers(each.right) if each.right else None, each.certainty, each.because,
+        )
+        for plan in plans
+        for each in plan.decision.settled
+    ]  # fmt: skip
+    if rows:
+        out.rows("verdicts", WRONG, rows)
+    steps: list[Row] = [
+        (*plan.job.partition, count, what)
+        for plan in plans
+        if plan.job is not None
+        for count, what in enumerate(planned_steps(plan.job, plan.sight), 1)
+    ]
+    if steps:
+        out.say("\nplan: stop cleaning of the topic, then for each partition")
+        out.rows("plans", STEPS, steps)
+        out.say(f"then audit {request} again, and let {request.topic} be cleaned as before")
+
+
+def show_choices(choices: Sequence[Choice], request: Request, out: Output) -> None:
+    rows = [
+        (*each.partition, count, each.in_words(plain_keys=request.show_keys))
+        for count, each in enumerate(choices, 1)
+    ]
+    out.rows("choices", STEPS, rows)
+
+
+def show_left(plans: Sequence[Plan], looked: Looked, request: Request, out: Output) -> None:
+    """All that is not repaired, with the reason."""
+    for plan in plans:
+        for each in plan.decision.open:
+            out.finding(_open(each, plain_keys=request.show_keys))
+        for each in plan.decision.aside:
+            out.finding(_aside(each))
+        if plan.refused is not None:
+            why, hint = plan.refused.why, plan.refused.hint
+            where = str(plan.decision.partition)
+            advice = f"{hint[:1].upper()}{hint[1:]}."
+            out.finding(Finding("not-repaired", "error", where, f"{why}.", {}, advice))
+    for at, node, why in looked.unread:
+        out.incomplete(f"{at} on broker {node}", why)
+    if looked.alone:
+        out.say(f"There is one replica of {request}: nothing to compare it with.")
+    elif not plans and not looked.unread:
+        out.say(f"The replicas of {request} agree.")
+
+
+def show_not_mended(plans: Sequence[Plan], looked: Looked, request: Request, out: Output) -> None:
+    """What was rebuilt and is wrong all the same."""
+    settled = {each.identity for plan in plans for each in plan.decision.settled}
+    for each in looked.findings:
+        if each.identity in settled:
+            out.finding(finding_of(each, plain_keys=request.show_keys))
+
+
+def _open(each: Judged, *, plain_keys: bool) -> Finding:
+    evidence: dict[str, Evidence] = {}
+    if each.key is not None:
+        evidence["key"] = key_in_words(each.key, plain=plain_keys)
+    evidence |= {"right": "cannot be known", "because": each.because}
+    where = f"{each.partition} on {_numbers(each.replicas)}"
+    return Finding(each.code, "error", where, each.message, evidence, CHOICES)
+
+
+def _aside(each: Judged) -> Finding:
+    from sexton.machines.repair_verdicts import NOT_OF_REPLICAS
+
+    severity: Severity = "note" if each.code == "offset-gap" else "warning"
+    return Finding(
+        each.code, severity, str(each.partition), each.message, {},
+        f"Rebuilding a replica does not help: {NOT_OF_REPLICAS[each.code]}.",
+    )  # fmt: skip
+
+
+def _numbers(nodes: Sequence[int]) -> str:
+    return ",".join(map(str, nodes))
