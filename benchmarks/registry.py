@@ -49,6 +49,11 @@ BENCHMARKS = (
     Benchmark("clean", "a cleaning pass beside Kafka's own LogCleaner, to the same bytes"),
     Benchmark("verify", "`sexton log verify` beside kafka-dump-log, from start to end"),
     Benchmark("audit", "the audit of three replicas beside Spark's own Kafka connector"),
+    Benchmark("retry", "ordered retry: a storm of failures, none at all, a start, and its topics"),
+    Benchmark("sink", "the exactly-once sink beside Spark's own Kafka sink: rows/s, latency"),
+    Benchmark("source", "a topic to rows in Spark, beside Spark's own Kafka source"),
+    Benchmark("stores", "a counting task beside quixstreams; a large store restored and promoted"),
+    Benchmark("validate", "a topic against its promises, beside a Spark SQL window and states"),
     Benchmark("cluster", "the embedded cluster beside Apache Kafka: start, memory, throughput"),
 )
 

@@ -19,6 +19,8 @@ NAMES = (
     "read-one-replica.md",
     "see-replicas-diverge.md",
     "read-with-spark.md",
+    "exactly-once-with-spark.md",
+    "prove-your-pipeline.md",
 )
 PAGES = [ROOT / "docs" / "how-to" / name for name in NAMES]
 TEXT = "".join(page.read_text(encoding="utf-8") for page in PAGES)
@@ -49,7 +51,7 @@ def test_the_examples_pass(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     for shown in PRINTED.findall(TEXT):
         assert shown in run.stdout
-    assert re.search(r"^14 passed", run.stdout, re.MULTILINE), run.stdout
+    assert re.search(r"^15 passed", run.stdout, re.MULTILINE), run.stdout
 
 
 @pytest.mark.xdist_group("spark")
@@ -58,4 +60,4 @@ def test_the_examples_with_spark_pass(tmp_path: Path) -> None:
         (tmp_path / name).write_text(FILES[name], encoding="utf-8")
     run = run_pytest(tmp_path, "-q")
     assert run.returncode == 0, run.stdout + run.stderr
-    assert re.search(r"^6 passed", run.stdout, re.MULTILINE), run.stdout
+    assert re.search(r"^8 passed", run.stdout, re.MULTILINE), run.stdout

@@ -40,7 +40,12 @@ GROUPS: tuple[Group, ...] = (
     Group("guard", "Keep a stock Kafka from forgetting too early while a broker is down."),
     Group("lab", "Let replicas come to disagree, in a simulator, in a process, on Apache Kafka."),
     Group("log", "Look at logs on disk, without a broker."),
+    Group(
+        "retry", "Look into ordered retries: which keys wait, for what, and what to do about it."
+    ),
     Group("sim", "Try to break a simulated cluster, from one seed."),
+    Group("sink", "Look after exactly-once pipelines from Spark to Kafka."),
+    Group("stores", "Look into applications with local state: tasks, copies, and stores on disk."),
     Group("txn", "Look into transactions, on every replica, and end those that hang."),
 )
 
@@ -52,6 +57,10 @@ COMMANDS: tuple[Entry, ...] = (
     Entry(
         "audit",
         "Read every replica of a topic from its own broker, and say where they disagree.",
+    ),
+    Entry(
+        "validate",
+        "Prove that a topic is what its pipeline promised, or show where it is not.",
     ),
     Entry(
         "repair",
@@ -156,6 +165,31 @@ COMMANDS: tuple[Entry, ...] = (
     ),
     Entry("log stats", "Count bytes, records, keys, tombstones and transactions of logs on disk."),
     Entry(
+        "retry status",
+        "Show what waits in each partition of an ordered retry, and for how long.",
+    ),
+    Entry(
+        "retry locks",
+        "List the messages that wait: which key each holds, attempts so far, and why it failed.",
+    ),
+    Entry(
+        "retry explain",
+        "Say why a key waits: its messages in order, what the first one waits for, what to do.",
+    ),
+    Entry(
+        "retry reap",
+        "Have the instances look for stale locks and release them, or show what they would find.",
+    ),
+    Entry(
+        "retry redrive",
+        "Try messages again at once, attempts counted anew: those that wait, are held, or were "
+        "freed.",
+    ),
+    Entry(
+        "retry skip",
+        "Give up messages that wait, so that their keys go on: to the dead letter, or for good.",
+    ),
+    Entry(
         "sim run",
         "Run simulated clusters through faults, and check that no replica forgets too early.",
     ),
@@ -168,6 +202,22 @@ COMMANDS: tuple[Entry, ...] = (
         "Find the fewest faults with which a seed still fails, and the command that replays them.",
     ),
     Entry("sim faults", "List every kind of fault that the simulator knows."),
+    Entry(
+        "sink doctor",
+        "Show exactly-once pipelines, what each has left open and where it stands; end what is.",
+    ),
+    Entry(
+        "stores status",
+        "Show the tasks of an application: who works on each, how far it is, and who has copies.",
+    ),
+    Entry(
+        "stores inspect",
+        "Show local stores: which changelog each is of, up to where, and what is in it.",
+    ),
+    Entry(
+        "stores verify",
+        "Compare local stores with the fold of their changelogs, key by key.",
+    ),
     Entry(
         "txn list",
         "List the transactions that the brokers coordinate, with the state of each.",

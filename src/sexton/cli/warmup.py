@@ -15,7 +15,9 @@ EXAMPLES = (
 )
 COLUMNS = (Column("kernel"),)
 HIGHER_KERNEL_MODULES = (
+    "sexton.audit.field_kernels",
     "sexton.audit.fold_kernels",
+    "sexton.audit.state_kernels",
     "sexton.log.cleaner_kernels",
     "sexton.log.gather_kernels",
     "sexton.log.index_kernels",

@@ -1,0 +1,129 @@
+"""What a sighting means, in a sentence, and what to do about it.
+
+The words for a value that goes back are those in which KAFKA-17507 was first reported:
+`Partition: 17, Key: key_17, LastValue: 110, NewValue: 105`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sexton.audit.validation import (
+    DIFFERENT_ROW,
+    DUPLICATE,
+    INCONSISTENT,
+    KEY_SEQUENCE_GAP,
+    MISSING_ROW,
+    ORDER_VIOLATION,
+    STALE_ROW,
+    STATE_REGRESSION,
+    UNCOMMITTED,
+    Sighting,
+)
+
+# In the order in which one wants to read them: what does the most harm first.
+MEANINGS: Final[dict[str, str]] = {
+    STATE_REGRESSION: "A value that must not go back went back: something worked with old state.",
+    INCONSISTENT: "One id stands for records with different content.",
+    ORDER_VIOLATION: "Records of one key come in another order than in the topic they are from.",
+    DUPLICATE: "A record with the same id and content is there more than once.",
+    KEY_SEQUENCE_GAP: "A key's numbers leave some out: records are missing.",
+    STALE_ROW: "The table has a row for a key that the topic has deleted, or never had.",
+    MISSING_ROW: "The topic has a key that the table lacks.",
+    DIFFERENT_ROW: "The table has another value for a key than the topic's last record.",
+    UNCOMMITTED: "Readers with the default isolation level see a record that was not committed.",
+}
+REMEDIES: Final[dict[str, str]] = {
+    STATE_REGRESSION: (
+        "Look at who wrote both records: another producer epoch means that a task was taken over"
+        " with old state. Rebuild that state from its changelog before it writes more."
+    ),
+    INCONSISTENT: (
+        "Find out which of the two is right, and write it once more; make the writer"
+        " transactional, or its output a function of its input alone."
+    ),
+    ORDER_VIOLATION: (
+        "Keep all records of a key in one partition and one worker, and retry in place or with"
+        " per-key locks."
+    ),
+    DUPLICATE: (
+        "Write in transactions and read with read_committed, or let consumers drop ids that they"
+        " have seen."
+    ),
+    KEY_SEQUENCE_GAP: (
+        "See whether the topic is compacted (then gaps are its nature); else find the records in"
+        " the source, and who skipped them."
+    ),
+    STALE_ROW: "Delete the row, and find out why the job that fills the table missed the delete.",
+    MISSING_ROW: "Fill the table again from the topic, and find out since when rows are missing.",
+    DIFFERENT_ROW: (
+        "Fill the row again from the topic; did the table take a record that was not committed?"
+    ),
+    UNCOMMITTED: "Set isolation.level=read_committed in those who read this topic.",
+}
+SEVERE: Final = frozenset(MEANINGS) - {UNCOMMITTED}
+
+
+def runbook(code: str) -> str:
+    return f"docs/runbook/{code}.md"
+
+
+def remedy(code: str) -> str:
+    return f"{REMEDIES[code]} See {runbook(code)}."
+
+
+def message(sighting: Sighting, key: str | None, id_: str | None, *, committed: bool) -> str:
+    """One sentence about one sighting; `key` and `id_` as they may be shown.
+
+    Of very many sightings the last ones were not looked at again, and nobody knows their key.
+    """
+    key, id_ = key or "not looked up", f"the id {id_}" if id_ else "an id"
+    partition = sighting.partition.partition
+    view = "read_committed" if committed else "read_uncommitted"
+    match sighting.code:
+        case "state-regression":
+            went = "went back" if sighting.value != sighting.last_value else "did not rise"
+            return (
+                f"a value {went} ({view}). Partition: {partition}, Key: {key},"
+                f" LastValue: {sighting.last_value}, NewValue: {sighting.value}"
+            )
+        case "key-sequence-gap":
+            return (
+                f"numbers are missing between {sighting.last_value} and {sighting.value}."
+                f" Partition: {partition}, Key: {key}"
+            )
+        case "duplicate-record":
+            return f"{id_} comes again, with the same content, {_places(sighting)}"
+        case "inconsistent-duplicate":
+            return f"{id_} comes again, with other content, {_places(sighting)}"
+        case "order-violation":
+            return (
+                f"{sighting.value} was processed after {sighting.last_value}."
+                f" Partition: {partition}, Key: {key}"
+            )
+        case "uncommitted-record":
+            return (
+                f"the last record of a key is not committed: read_uncommitted shows it at offset"
+                f" {sighting.offset}, read_committed an older one or none."
+                f" Partition: {partition}, Key: {key}"
+            )
+        case "table-stale-row":
+            why = sighting.last_value or "has never been in the topic"
+            return f"the table has the key {key}, which {why}"
+        case "table-missing-row":
+            return f"the table lacks the key {key}, which the topic has at offset {sighting.offset}"
+        case _:
+            return (
+                f"the table has another value for the key {key} than the topic"
+                f" at offset {sighting.offset}"
+            )
+
+
+def _places(sighting: Sighting) -> str:
+    here, there = sighting.partition.partition, sighting.last_partition
+    if here == there:
+        return f"at offset {sighting.offset} after {sighting.last_offset} in partition {here}"
+    return (
+        f"in partition {here} at offset {sighting.offset} and in partition {there}"
+        f" at offset {sighting.last_offset}"
+    )

@@ -1,0 +1,156 @@
+"""`sexton validate`: does a topic hold what its pipeline promised?"""
+
+from __future__ import annotations
+
+from sexton.cli.audit_options import (
+    BaselineOption,
+    EngineOption,
+    HtmlOption,
+    MasterOption,
+    MaxOption,
+    ParquetOption,
+    ShowKeysOption,
+    SinceOption,
+    WriteBaselineOption,
+)
+from sexton.cli.options import (
+    BootstrapOption,
+    CommandConfigOption,
+    FormatOption,
+    SettingsOption,
+    client_settings,
+)
+from sexton.cli.validate_options import (
+    CheckpointOption,
+    CompareIsolationOption,
+    ContentOption,
+    EveryOption,
+    FollowOption,
+    IdOption,
+    IsolationLevel,
+    IsolationOption,
+    KeyOption,
+    MostKeysOption,
+    RisingOption,
+    SequenceOption,
+    SkipOption,
+    SourceIdOption,
+    SourceOption,
+    TableKeyOption,
+    TableOption,
+    TableValueOption,
+    TopicArgument,
+    UntilOption,
+    ValueOption,
+)
+from sexton.cli.writers import Format
+
+EXAMPLES = (
+    (
+        "A counter per key that must never fall, as committed readers see it",
+        "sexton validate counts -b localhost:9092 --value json:count",
+    ),
+    (
+        "No id twice, no number left out, and a report to read",
+        "sexton validate payments -b kafka:9092 --id json:id --sequence json:seq --html page.html",
+    ),
+    (
+        "Counters that Kafka's LongSerializer wrote, on a Spark cluster",
+        "sexton validate counts -b kafka:9092 --value int64 --engine spark --master spark://h:7077",
+    ),
+    (
+        "Was everything processed in the order of its source?",
+        "sexton validate shipped -b kafka:9092 --id json:order_id --source orders",
+    ),
+    (
+        "Does a table in the lake still have what was deleted?",
+        "sexton validate users -b kafka:9092 --table lake/users --table-key user_id",
+    ),
+    (
+        "Watch a topic, and go on after a restart where it was",
+        "sexton validate counts -b kafka:9092 --value int --follow --checkpoint /var/lib/sexton/v",
+    ),
+)
+
+
+def command(
+    topic: TopicArgument,
+    bootstrap: BootstrapOption = None,
+    value: ValueOption = None,
+    rising: RisingOption = False,
+    sequence: SequenceOption = None,
+    id: IdOption = None,
+    content: ContentOption = "value",
+    source: SourceOption = None,
+    source_id: SourceIdOption = None,
+    compare_isolation: CompareIsolationOption = False,
+    table: TableOption = None,
+    table_key: TableKeyOption = "key",
+    table_value: TableValueOption = None,
+    key: KeyOption = "key",
+    isolation_level: IsolationOption = IsolationLevel.read_committed,
+    skip_unreadable: SkipOption = False,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    follow: FollowOption = False,
+    checkpoint: CheckpointOption = None,
+    every: EveryOption = "5s",
+    settings: SettingsOption = None,
+    command_config: CommandConfigOption = None,
+    engine: EngineOption = None,
+    master: MasterOption = "local[*]",
+    max_mb_per_s: MaxOption = None,
+    most_keys: MostKeysOption = None,
+    baseline: BaselineOption = None,
+    write_baseline: WriteBaselineOption = None,
+    html: HtmlOption = None,
+    parquet: ParquetOption = None,
+    show_keys: ShowKeysOption = False,
+    format: FormatOption = Format.table,
+) -> None:
+    """Prove that a topic is what its pipeline promised, or show where it is not.
+
+    An EXPR says where something is in a record: a SOURCE (value if none is named, key, header:NAME,
+    timestamp, offset) and how to read it (int, float, text; int32, int64, double as Kafka's
+    serializers write them; json:a.b). Several joined by commas are one id.
+
+    A state that goes back, an id that comes twice, the same or with other content, a number that is
+    left out, an order that is not kept, a table that is not its topic: each is a finding, with both
+    records that show it. Nothing is written to the cluster. Exit code: 0 all of it holds, 1 it does
+    not, 2 called wrongly, or an EXPR finds nothing in a record, 3 a partition could not be read.
+    """
+    from sexton.cli.validate_run import Request, run_validate
+
+    request = Request.of(
+        topic,
+        client_settings(bootstrap, settings, command_config),
+        value=value,
+        rising=rising,
+        sequence=sequence,
+        id=id,
+        content=content,
+        source=source,
+        source_id=source_id,
+        compare_isolation=compare_isolation,
+        table=table,
+        table_key=table_key,
+        table_value=table_value,
+        key=key,
+        committed=isolation_level is IsolationLevel.read_committed,
+        skip_unreadable=skip_unreadable,
+        since=since,
+        until=until,
+        follow=follow,
+        checkpoint=checkpoint,
+        every=every,
+        engine=engine.value if engine else None,
+        master=master,
+        max_bytes_per_s=None if max_mb_per_s is None else int(max_mb_per_s * 1_000_000),
+        most_keys=most_keys,
+        baseline=baseline,
+        write_baseline=write_baseline,
+        html=html,
+        parquet=parquet,
+        show_keys=show_keys,
+    )
+    run_validate(request, format)

@@ -1,0 +1,176 @@
+"""A validation's answer: the page that all forms are made of, and those that were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from sexton import __version__
+from sexton.audit.validation import Sighting
+from sexton.cli.options import BOOTSTRAP_SERVERS
+from sexton.cli.output import Output
+from sexton.cli.writers import Format
+from sexton.report.audit_words import many
+from sexton.report.validation_page import (
+    ValidationPage,
+    finding_of,
+    in_reading_order,
+    verdict_sentence,
+)
+from sexton.report.validation_text import (
+    PARTITIONS,
+    PROMISES,
+    partition_rows,
+    promise_rows,
+    sighting_text,
+    verdict_lines,
+)
+
+if TYPE_CHECKING:
+    from sexton.cli.validate_run import Request
+    from sexton.survey.validating import Validation
+
+MOST_TOLD = 50  # findings on a terminal; files and programs get all
+
+
+def engine_of(request: Request) -> str:
+    if request.engine is not None:
+        return request.engine
+    return "spark" if find_spec("pyspark") is not None else "local"
+
+
+class Told:
+    """What a stream has said already."""
+
+    def __init__(self, request: Request, out: Output) -> None:
+        self._request, self._out = request, out
+        self._said: set[str] = set()
+
+    def tell(self, found: Sequence[Sighting], validation: Validation) -> None:
+        page = page_of(validation, self._request)
+        acknowledged = {each.identity for each in page.sightings}
+        for each in found:
+            if each.identity in self._said or each.identity not in acknowledged:
+                continue
+            self._said.add(each.identity)
+            if len(self._said) <= MOST_TOLD or self._out.format is not Format.table:
+                self._out.finding(finding_of(each, page), partial(sighting_text, each, page))
+
+
+# ── what is said ──
+
+
+def page_of(validation: Validation, request: Request) -> ValidationPage:
+    from sexton.survey.baseline import Baseline, load_baseline, write_baseline
+
+    if request.write_baseline:
+        write_baseline(request.write_baseline, validation.sightings)
+    known = load_baseline(request.baseline) if request.baseline else Baseline()
+    new, acknowledged = known.splits(validation.sightings)
+    counts = dict(validation.counts)
+    for each in acknowledged:
+        counts[each.code] -= 1
+    limits = list(validation.limits)
+    if request.since is not None:
+        limits.append(f"Only records since {request.since} were read.")
+    if request.until is not None:
+        limits.append(f"Only records before {request.until} were read.")
+    skipped = sum(each.unreadable for each in validation.partitions)
+    if skipped:
+        limits.append(
+            f"{skipped:,} records in which an expression found nothing were left out, the first"
+            f" at {_first_unreadable(validation)}."
+        )
+    keyless = sum(each.without_key for each in validation.partitions)
+    if keyless:
+        limits.append(f"{keyless:,} records without a key were left out of what holds per key.")
+    return ValidationPage(
+        version=__version__,
+        cluster_id=validation.cluster_id,
+        bootstrap=request.settings.get(BOOTSTRAP_SERVERS, ""),
+        topic=validation.topic,
+        rules=validation.rules,
+        partitions=validation.partitions,
+        sightings=new,
+        counts={code: count for code, count in counts.items() if count},
+        started_ms=validation.started_ms,
+        finished_ms=validation.finished_ms,
+        incomplete=tuple((str(at), why) for at, why in validation.unread),
+        limits=tuple(limits),
+        acknowledged=len(acknowledged),
+        options=_options(request),
+        table=str(request.table) if request.table else "",
+        show_keys=request.show_keys,
+    )
+
+
+def _first_unreadable(validation: Validation) -> str:
+    for each in validation.partitions:
+        if each.unreadable:
+            return f"{each.partition}, offset {each.first_unreadable}"
+    return "-"
+
+
+def _options(request: Request) -> dict[str, str]:
+    told = {
+        "key": request.rules.key,
+        "isolation level": "read_committed" if request.rules.committed else "read_uncommitted",
+        "engine": engine_of(request),
+        "since": request.since or "",
+        "until": request.until or "",
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def show(validation: Validation, request: Request, out: Output) -> None:
+    """Everything that is said, in every form that was asked for."""
+    page = page_of(validation, request)
+    tables(page, out)
+    ordered = in_reading_order(page)
+    for sighting in ordered[:MOST_TOLD] if out.format is Format.table else ordered:
+        out.finding(finding_of(sighting, page), partial(sighting_text, sighting, page))
+    finish(page, request, out)
+
+
+def tables(page: ValidationPage, out: Output) -> None:
+    if out.format is Format.tsv:
+        return  # findings alone
+    out.rows("promises", PROMISES, promise_rows(page))
+    out.say("")
+    if out.format is not Format.table:
+        out.rows("partitions", PARTITIONS, partition_rows(page))
+
+
+def finish(page: ValidationPage, request: Request, out: Output) -> None:
+    for what, why in page.incomplete:
+        out.incomplete(what, why)
+    if out.format is Format.table:
+        left = len(page.sightings) - MOST_TOLD
+        if left > 0:
+            out.say(f"{many(left, 'more finding')}: --format json or --parquet has them")
+        for line in verdict_lines(page):
+            out.say(line)
+    else:
+        out.summarize(
+            standing=page.standing,
+            verdict=verdict_sentence(page),
+            cluster_id=page.cluster_id,
+            records=page.records,
+            findings=sum(page.counts.values()),
+            started_ms=page.started_ms,
+            finished_ms=page.finished_ms,
+            acknowledged=page.acknowledged,
+            limits=" ".join(page.limits),
+        )
+    if request.html:
+        from sexton.report.validation_files import write_html
+
+        write_html(request.html, page)
+        out.say(f"report: {request.html}")
+    if request.parquet:
+        from sexton.report.validation_files import write_parquet
+
+        write_parquet(request.parquet, page)
+        out.say(f"findings: {request.parquet}")

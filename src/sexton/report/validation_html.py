@@ -1,0 +1,192 @@
+"""A validation as one HTML file that a person reads, prints and sends on.
+
+    verdict in one sentence ─▶ promises, kept or not ─▶ findings with both records ─▶ partitions
+
+It looks as the audit's page does, and keeps its rule: text becomes HTML by `escaped` only. There is
+no script, and a content security policy that would not let one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from sexton.audit.validation import Sighting
+from sexton.audit.validation_words import MEANINGS, runbook
+from sexton.report.audit_style import CSS
+from sexton.report.audit_words import duration, many, moment, sentence, size
+from sexton.report.audit_words import escaped as _e
+from sexton.report.validation_page import (
+    STANDINGS,
+    ValidationPage,
+    finding_of,
+    in_reading_order,
+    promises,
+    verdict_sentence,
+)
+from sexton.report.validation_text import record_rows
+
+MOST_CARDS = 100
+MOST_ROWS = 2_000
+_BADGES = {"broken": "differ", "incomplete": "incomplete", "unread": "unread", "kept": "agree"}
+
+
+def html_page(page: ValidationPage) -> str:
+    """The whole file."""
+    return "".join(_document(page))
+
+
+def _document(page: ValidationPage) -> Iterator[str]:
+    yield (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
+        '<meta http-equiv="Content-Security-Policy"'
+        " content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+        f"<title>sexton validate: {_e(page.topic)}, {_e(STANDINGS[page.standing])}</title>\n"
+        f"<style>{CSS}</style>\n</head>\n<body>\n"
+    )
+    yield from _top(page)
+    yield "<main>\n"
+    yield from _not_read(page)
+    yield from _promises(page)
+    yield from _findings(page)
+    yield from _partitions(page)
+    yield from _options(page)
+    shown = (
+        "Keys and ids are shown as they are."
+        if page.show_keys
+        else ("Keys and ids are shown as digests only.")
+    )
+    yield f"</main>\n<footer>Made by sexton {_e(page.version)}. {_e(shown)}</footer>\n"
+    yield "</body>\n</html>\n"
+
+
+def _top(page: ValidationPage) -> Iterator[str]:
+    where = f"Cluster {page.cluster_id or ''} at {page.bootstrap}"
+    yield '<header class="top">\n'
+    yield f'<p class="eyebrow">sexton validate · {_e(where)}</p>\n'
+    yield f"<h1>{_e(verdict_sentence(page))}</h1>\n"
+    badge = _BADGES[page.standing]
+    yield f'<p><span class="badge {badge}">{_e(STANDINGS[page.standing])}</span> '
+    yield f"{_e(many(sum(page.counts.values()), 'finding'))}. "
+    if page.acknowledged:
+        yield f"{_e(many(page.acknowledged, 'finding'))} more acknowledged in the baseline. "
+    yield f'<span class="soft">{_e(moment(page.started_ms))}, in '
+    yield f"{_e(duration(page.finished_ms - page.started_ms))}.</span></p>\n"
+    facts = (
+        ("topic", page.topic),
+        ("partitions", f"{len(page.partitions):,}"),
+        ("records", f"{page.records:,}"),
+        ("keys", f"{sum(each.keys for each in page.partitions):,}"),
+        ("ids", f"{sum(each.ids for each in page.partitions):,}"),
+        ("bytes read", size(sum(each.bytes for each in page.partitions))),
+    )
+    inner = "".join(f"<div><dt>{_e(name)}</dt><dd>{_e(value)}</dd></div>" for name, value in facts)
+    yield f'<dl class="tiles">{inner}</dl>\n</header>\n'
+
+
+def _not_read(page: ValidationPage) -> Iterator[str]:
+    if not page.incomplete and not page.limits:
+        return
+    yield '<section class="callout"><h3>What was not looked at</h3><ul>'
+    yield from (f"<li>{_e(limit)}</li>" for limit in page.limits)
+    yield from (f"<li><b>{_e(what)}</b>: {_e(why)}</li>" for what, why in page.incomplete)
+    yield "</ul></section>\n"
+
+
+def _promises(page: ValidationPage) -> Iterator[str]:
+    yield '<h2 id="promises">Promises</h2>\n'
+    rows = []
+    for each in promises(page):
+        badge = "agree" if each.kept else "differ"
+        word = "kept" if each.kept else "broken"
+        rows.append(
+            (
+                each.what, each.expression, f'<span class="badge {badge}">{word}</span>',
+                f"{each.findings:,}",
+            )
+        )  # fmt: skip
+    columns = (("promise", "name"), ("of", "mono"), ("", ""), ("findings", "n"))
+    yield _table(columns, rows, raw=2)
+
+
+def _findings(page: ValidationPage) -> Iterator[str]:
+    ordered = in_reading_order(page)
+    if not ordered:
+        return
+    yield '<h2 id="findings">Findings</h2>\n'
+    numbered = list(enumerate(ordered, 1))
+    for code, group in groupby(numbered[:MOST_CARDS], key=lambda each: each[1].code):
+        total = page.counts.get(code, 0)
+        yield f"<h3>{_e(code)} <span class='soft'>· {_e(many(total, 'finding'))}</span></h3>\n"
+        yield f"<p>{_e(MEANINGS[code])} Why, and more: <code>{_e(runbook(code))}</code></p>\n"
+        for number, sighting in group:
+            yield from _card(number, sighting, page)
+    rest = numbered[MOST_CARDS:]
+    if rest:
+        yield f"<h3>{_e(many(len(rest), 'more finding'))}</h3>\n"
+        columns = (("", "n"), ("code", ""), ("where", "name"), ("what", ""))
+        told = ((number, finding_of(each, page)) for number, each in rest[:MOST_ROWS])
+        yield _table(columns, ((str(n), f.code, f.where, f.message) for n, f in told))
+
+
+def _card(number: int, sighting: Sighting, page: ValidationPage) -> Iterator[str]:
+    finding = finding_of(sighting, page)
+    yield f'<article class="finding" id="finding-{number}">\n<header>'
+    yield f'<span class="badge {finding.severity}">{_e(finding.severity)}</span>'
+    yield f"<h4><code>{_e(finding.code)}</code> in {_e(finding.where)}</h4>"
+    yield f'<a href="#finding-{number}">{number}</a></header>\n'
+    yield f'<p class="message">{_e(sentence(finding.message))}</p>\n'
+    columns = (("record", "name"), ("value", "mono"), ("written", ""), ("by", ""), ("", ""))
+    records = record_rows(sighting)
+    if records:
+        yield _table(columns, records, kind="held")
+    if sighting.id is not None:
+        yield f"<p>Id <code>{_e(page.shown(sighting.id))}</code></p>\n"
+    yield f"<h4>What to do</h4>\n<p>{_e(finding.remedy)}</p>\n</article>\n"
+
+
+def _partitions(page: ValidationPage) -> Iterator[str]:
+    yield "<details><summary>Every partition</summary>\n"
+    columns = (
+        ("partition", "name"), ("offsets", ""), ("records", "n"), ("keys", "n"), ("ids", "n"),
+        ("aborted", "n"), ("without key", "n"), ("unreadable", "n"), ("findings", "n"),
+    )  # fmt: skip
+    rows = (
+        (
+            str(each.partition), f"{each.start} to {each.end}", f"{each.records:,}",
+            f"{each.keys:,}", f"{each.ids:,}", f"{each.hidden:,}", f"{each.without_key:,}",
+            f"{each.unreadable:,}", f"{sum(each.counts.values()):,}",
+        )
+        for each in page.partitions
+    )  # fmt: skip
+    yield _table(columns, rows)
+    yield "</details>\n"
+
+
+def _options(page: ValidationPage) -> Iterator[str]:
+    yield "<h2>How it was run</h2>\n"
+    yield _table((("what", "name"), ("value", "")), page.options.items())
+
+
+def _table(
+    columns: Sequence[tuple[str, str]],
+    rows: Iterable[Sequence[str]],
+    raw: int | None = None,
+    kind: str = "",
+) -> str:
+    """`columns` are (heading, class); the cells of column `raw` are HTML already."""
+    heads = "".join(f'<th scope="col"{_class(of)}>{_e(name)}</th>' for name, of in columns)
+    body = []
+    for row in rows:
+        cells = (
+            f"<td{_class(of)}>{text if at == raw else _e(text)}</td>"
+            for at, (text, (_name, of)) in enumerate(zip(row, columns, strict=True))
+        )
+        body.append(f"<tr>{''.join(cells)}</tr>\n")
+    inner = f"<thead><tr>{heads}</tr></thead>\n<tbody>{''.join(body)}</tbody>"
+    return f'<div class="scroll"><table{_class(kind)}>{inner}</table></div>\n'
+
+
+def _class(of: str) -> str:
+    return f' class="{of}"' if of else ""

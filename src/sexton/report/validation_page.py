@@ -1,0 +1,191 @@
+"""All that a validation has to tell, in one place for every form of it.
+
+As with the audit's page, what was *not* looked at is part of it: a page that says "what was
+promised" and leaves out that a partition could not be read would be worse than no page.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Literal
+
+from sexton.audit.validation import (
+    DIFFERENT_ROW,
+    DUPLICATE,
+    INCONSISTENT,
+    KEY_SEQUENCE_GAP,
+    MISSING_ROW,
+    ORDER_VIOLATION,
+    STALE_ROW,
+    STATE_REGRESSION,
+    UNCOMMITTED,
+    PartitionFacts,
+    Rules,
+    Sighting,
+)
+from sexton.audit.validation_words import MEANINGS, message, remedy
+from sexton.base.digests import digest
+from sexton.base.findings import Evidence, Finding
+from sexton.base.lazy_dataclass import dataclass
+from sexton.log.inspect.rendering import auto_text
+from sexton.report.audit_words import many
+from sexton.report.tables import one_line
+
+Standing = Literal["broken", "incomplete", "unread", "kept"]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One thing that was asked of the topic."""
+
+    what: str
+    expression: str
+    findings: int
+
+    @property
+    def kept(self) -> bool:
+        return not self.findings
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationPage:
+    version: str  # of sexton
+    cluster_id: str | None
+    bootstrap: str
+    topic: str
+    rules: Rules
+    partitions: tuple[PartitionFacts, ...]
+    sightings: tuple[Sighting, ...]  # those that are told one by one
+    counts: Mapping[str, int]  # by code, of all
+    started_ms: int
+    finished_ms: int
+    incomplete: tuple[tuple[str, str], ...] = ()  # what could not be read, and why
+    limits: tuple[str, ...] = ()
+    acknowledged: int = 0
+    options: Mapping[str, str] = field(default_factory=dict)
+    table: str = ""  # that was compared with the topic
+    show_keys: bool = False
+
+    @property
+    def records(self) -> int:
+        return sum(each.records for each in self.partitions)
+
+    @property
+    def standing(self) -> Standing:
+        """The whole in one word."""
+        if any(self.counts.values()):
+            return "broken"
+        if self.incomplete:
+            return "incomplete"
+        return "kept" if self.records or self.table else "unread"
+
+    def shown(self, data: bytes | None) -> str | None:
+        """A key or id, as this page may show it."""
+        if data is None:
+            return None
+        return one_line(auto_text(data)) if self.show_keys else digest(data)
+
+
+STANDINGS: dict[Standing, str] = {
+    "broken": "broken",
+    "incomplete": "incomplete",
+    "unread": "nothing read",
+    "kept": "kept",
+}
+_ORDER = list(MEANINGS)
+
+
+def promises(page: ValidationPage) -> list[Promise]:
+    """What was asked, in the user's words, and how often it did not hold."""
+    return list(_promises(page))
+
+
+def _promises(page: ValidationPage) -> Iterator[Promise]:
+    rules, counts = page.rules, Counter(page.counts)
+    if rules.value is not None:
+        what = "rises with every record" if rules.rising == "rising" else "never goes back"
+        yield Promise(f"per key, {what}", rules.value, counts[STATE_REGRESSION])
+    if rules.sequence is not None:
+        found = counts[KEY_SEQUENCE_GAP]
+        found += counts[STATE_REGRESSION] if rules.value is None else 0
+        yield Promise("per key, one more each time", rules.sequence, found)
+    if rules.id is not None:
+        found = counts[DUPLICATE] + counts[INCONSISTENT]
+        yield Promise("comes once", rules.id, found)
+    if rules.source is not None:
+        yield Promise(f"in the order of {rules.source}", rules.id or "", counts[ORDER_VIOLATION])
+    if rules.compare_isolation:
+        yield Promise("read_uncommitted shows the same", rules.key, counts[UNCOMMITTED])
+    if page.table:
+        found = counts[STALE_ROW] + counts[MISSING_ROW] + counts[DIFFERENT_ROW]
+        yield Promise("the table is the topic", page.table, found)
+
+
+def verdict_sentence(page: ValidationPage) -> str:
+    match page.standing:
+        case "broken":
+            found = [many(page.counts[code], code) for code in _ORDER if page.counts.get(code)]
+            whole = " Not everything could be read." if page.incomplete else ""
+            return f"{page.topic} is not what was promised: {', '.join(found)}.{whole}"
+        case "incomplete":
+            missing = many(len(page.incomplete), "part")
+            return f"Nothing was found, but not everything could be read: {missing} missing."
+        case "unread":
+            return f"Nothing was read: {page.topic} has no records in what was asked for."
+        case "kept":
+            how = " in all that was looked at" if page.limits else ""
+            aside = ""
+            if page.acknowledged:
+                aside = f", apart from {many(page.acknowledged, 'acknowledged finding')}"
+            return f"{page.topic} is what was promised{how}{aside}."
+
+
+def in_reading_order(page: ValidationPage) -> list[Sighting]:
+    """What does the most harm first, then by place."""
+    return sorted(
+        page.sightings, key=lambda each: (_ORDER.index(each.code), each.partition, each.offset)
+    )
+
+
+def finding_of(sighting: Sighting, page: ValidationPage) -> Finding:
+    """The sighting as every command tells its findings."""
+    key, id_ = page.shown(sighting.key), page.shown(sighting.id)
+    where = f"{sighting.partition} offset {sighting.offset}"
+    if sighting.offset < 0:
+        where = page.table or str(sighting.partition)
+    return Finding(
+        sighting.code,
+        "warning" if sighting.code == UNCOMMITTED else "error",
+        where,
+        message(sighting, key, id_, committed=page.rules.committed),
+        _evidence(sighting, key, id_, page),
+        remedy(sighting.code),
+        {"identity": sighting.identity},
+    )
+
+
+def _evidence(
+    sighting: Sighting, key: str | None, id_: str | None, page: ValidationPage
+) -> dict[str, Evidence]:
+    elsewhere = sighting.last_partition != sighting.partition.partition
+    numbers = {
+        "last_partition": sighting.last_partition if elsewhere else -1,
+        "last_offset": sighting.last_offset,
+        "new_offset": sighting.offset,
+        "last_timestamp_ms": sighting.last_timestamp_ms,
+        "new_timestamp_ms": sighting.timestamp_ms,
+        "last_producer_id": sighting.last_producer_id,
+        "last_producer_epoch": sighting.last_producer_epoch,
+        "new_producer_id": sighting.producer_id,
+        "new_producer_epoch": sighting.producer_epoch,
+    }
+    words = {"id": id_, "last_value": sighting.last_value, "new_value": sighting.value}
+    return {
+        "partition": sighting.partition.partition,
+        "key": key,
+        **{name: text for name, text in words.items() if text},
+        **{name: value for name, value in numbers.items() if value >= 0},
+        "isolation": "read_committed" if page.rules.committed else "read_uncommitted",
+    }

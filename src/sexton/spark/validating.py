@@ -1,0 +1,329 @@
+"""`sexton.spark.validate`: prove on Spark that a topic is what its pipeline promised.
+
+    proof = sexton.spark.validate(spark, "counts", bootstrap_servers=..., value="json:count")
+    proof.kept, proof.findings
+
+A topic by its name is read by our own tasks, one for each partition, with expressions in our words
+(`audit.expressions`): that is the fast way. A DataFrame, batch or streaming, is judged with
+expressions in Spark's SQL:
+
+    sexton.spark.validate(df, value="cast(get_json_object(cast(value as string), '$.n') as int)")
+    query = sexton.spark.validate(stream, value=..., checkpoint="/lake/checkpoints/counts")
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sexton import __version__
+from sexton.audit.checks import ID, MOST_KEYS, SEQUENCE, VALUE
+from sexton.audit.validation import PartitionFacts, Rules, Sighting
+from sexton.base.errors import ConfigError, SextonError
+from sexton.base.findings import Finding
+from sexton.report.validation_page import (
+    ValidationPage,
+    finding_of,
+    in_reading_order,
+    verdict_sentence,
+)
+from sexton.spark.source import explained
+from sexton.spark.validate_frame import FACTS, FramePlan, folder, prepared
+from sexton.spark.validate_runner import SparkSteps, SparkTasks
+from sexton.survey.validating import Asked, Validation
+from sexton.survey.validating import validate as validate_topic
+from sexton.survey.validating_state import Checkpoint, Kept, added
+from sexton.survey.validating_stream import Following, until_caught_up
+from sexton.survey.validating_table import validate_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+OnFinding = Callable[[list[Finding]], None]
+
+
+class PromiseBroken(SextonError):
+    """The topic is not what was promised."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a validation came to."""
+
+    validation: Validation
+    bootstrap_servers: str = ""
+    table: str = ""
+    show_keys: bool = False
+
+    @property
+    def kept(self) -> bool:
+        """Does everything hold, and was everything read?"""
+        return not self.validation.counts and not self.validation.unread
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many findings there are, by code."""
+        return self.validation.counts
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """The first ones of each partition and code, what does the most harm first."""
+        return [finding_of(each, self.page) for each in in_reading_order(self.page)]
+
+    @cached_property
+    def page(self) -> ValidationPage:
+        found = self.validation
+        return ValidationPage(
+            version=__version__, cluster_id=found.cluster_id, bootstrap=self.bootstrap_servers,
+            topic=found.topic, rules=found.rules, partitions=found.partitions,
+            sightings=found.sightings, counts=found.counts, started_ms=found.started_ms,
+            finished_ms=found.finished_ms, limits=found.limits, table=self.table,
+            incomplete=tuple((str(at), why) for at, why in found.unread),
+            show_keys=self.show_keys,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        return verdict_sentence(self.page)
+
+    def _repr_html_(self) -> str:
+        """In a notebook."""
+        from sexton.report.validation_html import html_page
+
+        return html_page(self.page)
+
+    def write_html(self, path: str | Path) -> None:
+        from sexton.report.validation_files import write_html
+
+        write_html(Path(path), self.page)
+
+    def write_parquet(self, path: str | Path) -> None:
+        from sexton.report.validation_files import write_parquet
+
+        write_parquet(Path(path), self.page)
+
+    def check(self) -> None:
+        """PromiseBroken if it does not hold; for a job that must not go on then."""
+        if not self.kept:
+            first = f" First: {self.findings[0].message}" if self.findings else ""
+            raise PromiseBroken(self.validation.topic, f"{self}{first}")
+
+
+def validate(
+    what: SparkSession | DataFrame,
+    topic: str | None = None,
+    *,
+    bootstrap_servers: str | None = None,
+    key: str | Column = "key",
+    value: str | Column | None = None,
+    rising: bool = False,
+    sequence: str | Column | None = None,
+    id: str | Column | None = None,
+    content: str | Column = "value",
+    source: str | None = None,
+    source_id: str | None = None,
+    compare_isolation: bool = False,
+    table: str | Path | None = None,
+    table_key: str = "key",
+    table_value: str | None = None,
+    isolation_level: str = "read_committed",
+    skip_unreadable: bool = False,
+    since_ms: int | None = None,
+    until_ms: int | None = None,
+    checkpoint: str | Path | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    on_finding: OnFinding | None = None,
+    most_keys: int = MOST_KEYS,
+    options: Mapping[str, str] | None = None,
+    show_keys: bool = False,
+) -> Any:
+    """A `Proof`; for a streaming DataFrame the query that goes on judging it.
+
+    With a session and a topic, expressions are sexton's, and `options` Kafka's client settings.
+    With a DataFrame they are Spark's SQL, or columns; it has the columns of Spark's Kafka source.
+    `checkpoint` keeps what is known of keys and ids, so that the next call goes on from there; a
+    stream needs one. `on_finding` is told of what a stream finds, after it has been kept.
+    """
+    from pyspark.sql import DataFrame
+
+    rules = Rules(
+        key=_text(key), value=_text(value), rising="rising" if rising else "never-back",
+        sequence=_text(sequence), id=_text(id), content=_text(content) or "value",
+        committed=_committed(isolation_level), compare_isolation=compare_isolation, source=source,
+        source_id=source_id, skip_unreadable=skip_unreadable,
+    )  # fmt: skip
+    if not any((rules.value, rules.sequence, rules.id, table, compare_isolation)):
+        raise _error("validate", "does not know what has to hold", "give value=, sequence= or id=")
+    if isinstance(what, DataFrame):
+        for name, given in (("source", source), ("table", table), ("topic", topic)):
+            if given is not None:
+                raise _error(name, "goes with the name of a topic, not with a DataFrame", None)
+        expressions = {VALUE: value, SEQUENCE: sequence, ID: id, "key": key, "content": content}
+        frame = _Frame(what, rules, expressions, most_keys, show_keys)
+        if what.isStreaming:
+            return frame.start(checkpoint, trigger, on_finding)
+        return frame.proof()
+    if topic is None or bootstrap_servers is None:
+        raise _error("validate", "needs topic and bootstrap_servers, or a DataFrame", None)
+    asked = Asked(
+        bootstrap_servers, topic, rules, dict(options or {}), since_ms=since_ms,
+        until_ms=until_ms, most_keys=most_keys,
+    )  # fmt: skip
+    try:
+        validation = _of_topic(what, asked, checkpoint, table, table_key, table_value)
+    except SextonError as error:
+        raise explained(error) from error.__cause__
+    return Proof(validation, bootstrap_servers, str(table or ""), show_keys)
+
+
+def _of_topic(
+    spark: SparkSession,
+    asked: Asked,
+    checkpoint: str | Path | None,
+    table: str | Path | None,
+    table_key: str,
+    table_value: str | None,
+) -> Validation:
+    if checkpoint is not None:
+        following = Following(asked, Path(checkpoint), SparkSteps(lambda: spark))
+        until_caught_up(following, lambda _found: None)
+        return following.validation()
+    tasks = SparkTasks(lambda: spark)
+    if table is not None:
+        return validate_table(asked, tasks, Path(table), table_key, table_value)
+    return validate_topic(asked, tasks)
+
+
+def _committed(isolation_level: str) -> bool:
+    if isolation_level not in ("read_committed", "read_uncommitted"):
+        hint = "read_committed or read_uncommitted"
+        raise _error("isolation_level", f"is {isolation_level!r}", hint)
+    return isolation_level == "read_committed"
+
+
+def _text(expression: Any) -> Any:
+    """What the user wrote, for people."""
+    return expression if expression is None or isinstance(expression, str) else str(expression)
+
+
+def _error(subject: str, why: str, hint: str | None) -> SextonError:
+    return explained(ConfigError(subject, why, hint))
+
+
+# ── DataFrames ──
+
+
+class _Frame:
+    def __init__(
+        self,
+        df: DataFrame,
+        rules: Rules,
+        expressions: Mapping[str, str | Column | None],
+        most_keys: int,
+        show_keys: bool,
+    ) -> None:
+        from pyspark.sql import functions
+
+        self._df, self._rules, self._most_keys = df, rules, most_keys
+        self._show_keys = show_keys
+        self._asked = {
+            name: functions.expr(each) if isinstance(each, str) else each
+            for name, each in expressions.items()
+            if each is not None
+        }
+        prepared(df, rules, self._asked)  # what is wrong with its columns is said now
+
+    def proof(self) -> Proof:
+        started_ms = _now_ms()
+        facts = [each for each, _files in self._folded(self._df, None)]
+        return Proof(_summed(facts, self._rules, (), started_ms), show_keys=self._show_keys)
+
+    def _folded(
+        self, df: DataFrame, checkpoint: Checkpoint | None
+    ) -> list[tuple[PartitionFacts, tuple[str, ...]]]:
+        rows, fractions = prepared(df, self._rules, self._asked)
+        seed = random.SystemRandom().getrandbits(63) if checkpoint is None else checkpoint.seed
+        kept = {} if checkpoint is None else checkpoint.kept
+        plan = FramePlan(
+            self._rules, seed, fractions, self._most_keys,
+            "" if checkpoint is None else str(checkpoint.directory.absolute()),
+            {at: (each.next, each.files) for at, each in kept.items()},
+        )  # fmt: skip
+        told = rows.mapInArrow(folder(plan), FACTS).collect()
+        return [
+            (PartitionFacts.from_json(json.loads(row.facts)), tuple(json.loads(row.files)))
+            for row in told
+        ]
+
+    def start(
+        self,
+        directory: str | Path | None,
+        trigger: Mapping[str, Any] | None,
+        on_finding: OnFinding | None,
+    ) -> StreamingQuery:
+        if directory is None:
+            hint = "checkpoint=, a directory that every executor reaches"
+            raise _error("validate", "a stream needs a checkpoint", hint)
+        place = Path(directory)
+        checkpoint = Checkpoint.open(place / "state", "stream", self._rules)
+
+        def judge(df: DataFrame, _number: int) -> None:
+            found: list[Sighting] = []
+            steps: dict[Any, Kept] = {}
+            for facts, files in self._folded(df, checkpoint):
+                before = checkpoint.kept.get(facts.partition)
+                total = added(before.facts if before else None, facts)
+                steps[facts.partition] = Kept(facts.end, files, total)
+                found += facts.sightings
+            checkpoint.commit(steps)
+            if found and on_finding is not None:
+                page = self._page(checkpoint)
+                on_finding([finding_of(each, page) for each in found])
+
+        writer = self._df.writeStream.foreachBatch(judge)
+        writer = writer.option("checkpointLocation", str(place / "spark"))
+        if trigger:
+            writer = writer.trigger(**trigger)
+        return writer.start()
+
+    def _page(self, checkpoint: Checkpoint) -> ValidationPage:
+        facts = [each.facts for each in checkpoint.kept.values()]
+        validation = _summed(facts, self._rules, tuple(checkpoint.limits), _now_ms())
+        return Proof(validation, show_keys=self._show_keys).page
+
+
+def stream_proof(checkpoint: str | Path, *, show_keys: bool = False) -> Proof:
+    """What the validation of a stream has found so far, from its checkpoint."""
+    path = Path(checkpoint) / "state"
+    found = Checkpoint.look(path)
+    facts = [each.facts for each in found.kept.values()]
+    validation = _summed(facts, found.rules, tuple(found.limits), _now_ms())
+    return Proof(validation, show_keys=show_keys)
+
+
+def _summed(
+    facts: list[PartitionFacts], rules: Rules, limits: tuple[str, ...], started_ms: int
+) -> Validation:
+    counts: dict[str, int] = {}
+    for each in facts:
+        for code, count in each.counts.items():
+            counts[code] = counts.get(code, 0) + count
+    topics = sorted({each.partition.topic for each in facts})
+    if rules.id is not None:
+        limits = (*limits, "Ids were looked for within each partition, not across partitions.")
+    return Validation(
+        ", ".join(topics) or "the DataFrame", None, rules,
+        tuple(sorted(facts, key=lambda each: each.partition)),
+        tuple(sighting for each in facts for sighting in each.sightings), counts, (), limits,
+        started_ms, _now_ms(),
+    )  # fmt: skip
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

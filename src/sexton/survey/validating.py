@@ -1,0 +1,310 @@
+"""Does a topic hold what its pipeline promised? One validation, from the question to the findings.
+
+    asked = Asked("localhost:9092", "counts", Rules(value="json:count"))
+    validation = validate(asked, LocalTasks())
+    validation.sightings, validation.unread
+
+    plan            which partitions, which offsets of them
+    first round     every partition against its rules          one task each, no shuffle
+    second round    ids that two partitions may have           only where bits overlap
+    order           the output beside its source               only with a source
+    evidence        both records of each sighting, read again  the first of them
+
+Nothing is written to the cluster.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from sexton.audit.across import Candidates, Overlap, repeated, sketch_bits
+from sexton.audit.checks import MOST_KEYS, MOST_SIGHTINGS
+from sexton.audit.validation import ORDER_VIOLATION, PartitionFacts, Rules, Sighting
+from sexton.base.errors import ConfigError, SextonError
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.configs import topic_configs
+from sexton.client.listing import EARLIEST, LATEST, NOT_FOUND, list_offsets
+from sexton.client.replica import Isolation
+from sexton.client.topology import Topology
+from sexton.records.tables import Array
+from sexton.survey.places import settings_of
+from sexton.survey.plan import CLEANUP_POLICY
+from sexton.survey.survey import finish
+from sexton.survey.validating_evidence import with_evidence
+from sexton.survey.validating_tasks import (
+    CandidateTask,
+    Failed,
+    Folded,
+    Misread,
+    Ordered,
+    OrderTask,
+    Stretch,
+    Task,
+    ValidateTask,
+    Where,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be validated, and how gently."""
+
+    bootstrap_servers: str
+    topic: str
+    rules: Rules
+    settings: Mapping[str, str] = field(default_factory=dict)
+    partitions: tuple[int, ...] = ()  # empty: all
+    since_ms: int | None = None
+    until_ms: int | None = None
+    most_keys: int = MOST_KEYS
+    max_bytes_per_s: int | None = None  # from each broker
+
+    def where(self, readers: int = 1) -> Where:
+        limit = self.max_bytes_per_s
+        share = None if limit is None else max(1.0, limit / readers)
+        return Where(self.bootstrap_servers, settings_of(self.settings), share)
+
+
+class TaskRunner(Protocol):
+    @property
+    def slots(self) -> int: ...
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]: ...
+
+
+class Watcher(Protocol):
+    """Whoever wants to see how far it is."""
+
+    def planned(self, topic: str, partitions: int) -> None: ...
+    def reads(self, what: str, tasks: Sequence[Task]) -> None: ...
+    def has_read(self, task: Task) -> None: ...
+
+
+class Nobody:
+    def planned(self, topic: str, partitions: int) -> None: ...
+    def reads(self, what: str, tasks: Sequence[Task]) -> None: ...
+    def has_read(self, task: Task) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What a topic was found to be."""
+
+    topic: str
+    cluster_id: str | None
+    rules: Rules
+    partitions: tuple[PartitionFacts, ...]
+    sightings: tuple[Sighting, ...]  # those that are told one by one
+    counts: Mapping[str, int]  # by code, of all
+    unread: tuple[tuple[TopicPartition, str], ...]  # and why
+    limits: tuple[str, ...]  # what was not looked at, in sentences
+    started_ms: int
+    finished_ms: int
+
+
+def validate(asked: Asked, runner: TaskRunner, watcher: Watcher | None = None) -> Validation:
+    return _Run(asked, runner, watcher or Nobody()).run()
+
+
+class _Run:
+    def __init__(self, asked: Asked, runner: TaskRunner, watcher: Watcher) -> None:
+        self._asked, self._runner, self._watcher = asked, runner, watcher
+        self._seed = random.SystemRandom().getrandbits(63)
+        self._facts: list[PartitionFacts] = []
+        self._sightings: list[Sighting] = []
+        self._counts: dict[str, int] = {}
+        self._unread: dict[TopicPartition, str] = {}
+        self._limits: list[str] = []
+
+    def run(self) -> Validation:
+        asked = self._asked
+        started_ms = _now_ms()
+        cluster_id, stretches, source = finish(planned(asked))
+        self._limits += finish(cautions(asked))
+        self._watcher.planned(asked.topic, len(stretches))
+        overlap = self._first(stretches)
+        if overlap:
+            self._second(stretches, overlap)
+        if asked.rules.source is not None:
+            self._order(stretches, source)
+        self._sightings.sort(key=lambda each: (each.partition, each.offset, each.code))
+        looked_at = finish(with_evidence(asked.where(), asked.rules, self._sightings))
+        return Validation(
+            asked.topic, cluster_id, asked.rules,
+            tuple(sorted(self._facts, key=lambda each: each.partition)),
+            tuple(looked_at), self._counts, tuple(sorted(self._unread.items())),
+            tuple(self._limits), started_ms, _now_ms(),
+        )  # fmt: skip
+
+    # ── rounds ──
+
+    def _first(self, stretches: Sequence[Stretch]) -> Overlap | None:
+        asked = self._asked
+        several = asked.rules.id is not None and len(stretches) > 1
+        bits = sketch_bits(sum(each.size for each in stretches)) if several else 0
+        overlap = Overlap(bits) if several else None
+        tasks = [
+            ValidateTask(
+                self._where(stretches), each, asked.rules, self._seed, asked.most_keys, bits
+            )
+            for each in stretches
+        ]
+        for task, result in self._results("reading partitions", tasks):
+            if isinstance(result, Folded):
+                self._note(task, result.facts)
+                if overlap is not None:
+                    overlap.add(_words(result.sketch))
+        return overlap
+
+    def _note(self, task: Task, facts: PartitionFacts) -> None:
+        self._facts.append(facts)
+        self._sightings += facts.sightings
+        self._count(facts.counts)
+        for damaged in facts.damage:
+            self._unread[facts.partition] = f"the batch at offset {damaged.offset}: {damaged.why}"
+        if facts.start > task.stretch.start:
+            self._limits.append(
+                f"{facts.partition} was read from offset {facts.start}: what was before it has"
+                " been deleted meanwhile."
+            )
+
+    def _second(self, stretches: Sequence[Stretch], overlap: Overlap) -> None:
+        asked = self._asked
+        bits = overlap.twice.tobytes()
+        tasks = [
+            CandidateTask(self._where(stretches), each, asked.rules, self._seed, bits)
+            for each in stretches
+            if each.partition not in self._unread
+        ]
+        results = self._results("looking for ids in several partitions", tasks)
+        found = [result for _task, result in results if isinstance(result, Candidates)]
+        if found:
+            found.sort(key=lambda each: each.partition)
+            sightings, counts = repeated(found, MOST_SIGHTINGS)
+            self._sightings += sightings
+            self._count(counts)
+
+    def _order(self, stretches: Sequence[Stretch], source: tuple[Stretch, ...]) -> None:
+        asked = self._asked
+        where = self._where(stretches)
+        tasks = [OrderTask(where, each, asked.rules, self._seed, source) for each in stretches]
+        unknown = 0
+        for _task, result in self._results(f"comparing with {asked.rules.source}", tasks):
+            if isinstance(result, Ordered):
+                self._sightings += result.sightings
+                self._count({ORDER_VIOLATION: result.count})
+                unknown += result.unknown
+        if unknown:
+            self._limits.append(
+                f"{unknown:,} records have an id that {asked.rules.source} does not have, or has"
+                " twice: their order was not judged."
+            )
+
+    def _results(self, what: str, tasks: Sequence[Task]) -> Iterator[tuple[Task, Any]]:
+        if tasks:
+            self._watcher.reads(what, tasks)
+        for number, result in self._runner.run(tasks):
+            task = tasks[number]
+            self._watcher.has_read(task)
+            if isinstance(result, Misread):
+                raise ConfigError(result.subject, result.why, result.hint)
+            if isinstance(result, Failed):
+                self._unread[task.stretch.partition] = result.why
+            yield task, result
+
+    def _where(self, stretches: Sequence[Stretch]) -> Where:
+        return self._asked.where(min(self._runner.slots, len(stretches)))
+
+    def _count(self, counts: Mapping[str, int]) -> None:
+        for code, count in counts.items():
+            if count:
+                self._counts[code] = self._counts.get(code, 0) + count
+
+
+def _words(sketch: bytes) -> Array:
+    import numpy as np
+
+    return np.frombuffer(sketch, np.uint64)
+
+
+# ── which offsets ──
+
+
+async def planned(asked: Asked) -> tuple[str | None, tuple[Stretch, ...], tuple[Stretch, ...]]:
+    """The cluster's id, what to read of the topic, and of its source."""
+    rules = asked.rules
+    async with asked.where().client() as client:
+        names = [asked.topic, *([rules.source] if rules.source else [])]
+        topology = await client.topology(names)
+        for name in names:
+            if name not in topology.topics:
+                hint = "see `sexton cluster topics -b ...` for those there are"
+                raise ConfigError(name, "there is no such topic", hint)
+        stretches = await _stretches(client, topology, asked)
+        source: tuple[Stretch, ...] = ()
+        if rules.source:
+            whole = replace(
+                asked, topic=rules.source, partitions=(), since_ms=None, until_ms=None,
+                rules=replace(rules, compare_isolation=False),
+            )  # fmt: skip
+            source = await _stretches(client, topology, whole)
+        return topology.cluster_id, stretches, source
+
+
+async def cautions(asked: Asked) -> list[str]:
+    """What one has to know to read the findings rightly, as sentences."""
+    if asked.rules.sequence is None:
+        return []
+    try:
+        async with asked.where().client() as client:
+            told = await topic_configs(client, [asked.topic], (CLEANUP_POLICY,))
+    except SextonError:
+        return []  # not everybody may ask
+    if "compact" not in (told[asked.topic].get(CLEANUP_POLICY) or ""):
+        return []
+    return [
+        f"{asked.topic} is compacted: numbers that are missing may simply have been superseded."
+    ]
+
+
+async def _stretches(client: Client, topology: Topology, asked: Asked) -> tuple[Stretch, ...]:
+    topic = topology.topic(asked.topic)
+    missing = [number for number in asked.partitions if number not in topic.partitions]
+    if missing:
+        hint = f"it has {len(topic.partitions)}, from 0 on"
+        raise ConfigError(asked.topic, f"has no partition {missing[0]}", hint)
+    chosen = [
+        TopicPartition(asked.topic, number)
+        for number in sorted(topic.partitions)
+        if not asked.partitions or number in asked.partitions
+    ]
+    every = dict.fromkeys(chosen, LATEST)
+    rules = asked.rules
+    committed = rules.committed or rules.compare_isolation
+    isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+    starts = await list_offsets(client, dict.fromkeys(chosen, EARLIEST))
+    ends = await list_offsets(client, every, isolation)
+    tails = dict.fromkeys(chosen, 0)
+    if rules.compare_isolation:
+        tails = await list_offsets(client, every)
+    if asked.since_ms is not None:
+        at_time = await list_offsets(client, dict.fromkeys(chosen, asked.since_ms))
+        for at, offset in at_time.items():
+            starts[at] = max(starts[at], ends[at] if offset == NOT_FOUND else offset)
+    if asked.until_ms is not None:
+        at_time = await list_offsets(client, dict.fromkeys(chosen, asked.until_ms))
+        for at, offset in at_time.items():
+            if offset != NOT_FOUND:
+                ends[at], tails[at] = min(ends[at], offset), min(tails[at], offset)
+    return tuple(
+        Stretch(at, starts[at], max(starts[at], ends[at]), topic.topic_id, tails[at])
+        for at in chosen
+    )
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

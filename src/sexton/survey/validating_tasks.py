@@ -1,0 +1,282 @@
+"""One partition of a topic, read from its leader and judged: the unit of work of a validation.
+
+A task is a few words, and so is its result, but for the bits of ids (`audit.across`). It may be run
+twice and does no harm. A leader that goes away is waited for (`client.reading`). Where retention
+deletes what is being read, it begins anew where the log begins now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from sexton.audit.across import CandidateFold, Candidates, empty_sketch
+from sexton.audit.checks import MOST_SIGHTINGS
+from sexton.audit.fields import Rows
+from sexton.audit.ordering import OrderFold
+from sexton.audit.settling import Settling
+from sexton.audit.validating import Validating
+from sexton.audit.validation import PartitionFacts, Rules, Sighting
+from sexton.base.errors import ConfigError, SextonError
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.reading import NO_ID, OffsetsGone, PartitionReader
+from sexton.client.replica import Chunk, Isolation
+from sexton.client.retrying import Patience
+from sexton.client.settings import client_config
+from sexton.records.decoder import Decoder, scan
+from sexton.records.layout import CONTROL
+from sexton.records.tables import Array, field
+from sexton.survey.places import aborted_of
+
+PATIENCE = Patience(timeout_ms=30_000)
+MOST_STARTS = 5  # of one read; a log that is deleted faster than we read it cannot be read
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """How to reach the brokers; small enough to be sent."""
+
+    bootstrap_servers: str
+    settings: tuple[tuple[str, str], ...] = ()
+    max_bytes_per_s: float | None = None
+
+    def client(self) -> Client:
+        config = client_config(dict(self.settings))
+        return Client(self.bootstrap_servers, replace(config, max_bytes_per_s=self.max_bytes_per_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Offsets [start, end) of one partition; beyond `end` to `tail` nothing is decided yet."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+    topic_id: bytes = NO_ID
+    tail: int = 0
+
+    @property
+    def size(self) -> int:
+        return max(self.end, self.tail) - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateTask:
+    where: Where
+    stretch: Stretch
+    rules: Rules
+    seed: int
+    most_keys: int
+    sketch_bits: int = 0  # 0: nobody asks for ids across partitions
+
+    @property
+    def size(self) -> int:
+        return self.stretch.size
+
+    async def carry_out(self) -> Folded:
+        async with self.where.client() as client:
+            return await _validate(client, self)
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateTask:
+    """The second round for ids that two partitions may have."""
+
+    where: Where
+    stretch: Stretch
+    rules: Rules
+    seed: int
+    bits: bytes
+
+    @property
+    def size(self) -> int:
+        return self.stretch.size
+
+    async def carry_out(self) -> Candidates:
+        async with self.where.client() as client:
+            return await _candidates(client, self)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTask:
+    """One partition of the output beside all of the source, as far as it is needed."""
+
+    where: Where
+    stretch: Stretch
+    rules: Rules
+    seed: int
+    source: tuple[Stretch, ...]
+
+    @property
+    def size(self) -> int:
+        return self.stretch.size + self.source[0].size if self.source else self.stretch.size
+
+    async def carry_out(self) -> Ordered:
+        async with self.where.client() as client:
+            return await _order(client, self)
+
+
+class Task(Protocol):
+    """What a runner carries out; those of a table are in `validating_table`."""
+
+    @property
+    def stretch(self) -> Stretch: ...
+    @property
+    def size(self) -> int: ...
+    async def carry_out(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    facts: PartitionFacts
+    sketch: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    sightings: tuple[Sighting, ...]
+    count: int
+    unknown: int  # records whose id is not in the source
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The partition could not be read."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Misread:
+    """An expression finds nothing in a record: nobody can go on before the user has decided."""
+
+    subject: str
+    why: str
+    hint: str | None
+
+
+def run_task(task: Task) -> Any:
+    """Where nothing else runs: a worker's process."""
+    return asyncio.run(carry_out(task))
+
+
+async def carry_out(task: Task) -> Any:
+    """What the task makes of it, or Failed, or Misread."""
+    try:
+        return await task.carry_out()
+    except ConfigError as error:
+        return Misread(error.subject, error.why, error.hint)
+    except SextonError as error:
+        return Failed(f"{error.subject}: {error.why}")
+
+
+# ── a partition against its rules ──
+
+
+async def _validate(client: Client, task: ValidateTask) -> Folded:
+    stretch = task.stretch
+    for _ in range(MOST_STARTS - 1):
+        try:
+            return await _validate_from(client, task, stretch)
+        except OffsetsGone as gone:
+            if gone.log_start <= stretch.start:
+                raise
+            end = max(stretch.end, gone.log_start)
+            stretch = replace(stretch, start=gone.log_start, end=end)
+    return await _validate_from(client, task, stretch)
+
+
+async def _validate_from(client: Client, task: ValidateTask, stretch: Stretch) -> Folded:
+    folded = Validating(
+        stretch.partition, task.rules, start=stretch.start, end=max(stretch.end, stretch.tail),
+        seed=task.seed, most_keys=task.most_keys,
+    )  # fmt: skip
+    if task.sketch_bits:
+        folded.sketch = empty_sketch(task.sketch_bits)
+    while True:
+        await read_into(client, stretch, task.rules, folded)
+        if not folded.again():
+            break
+    sketch = folded.sketch.tobytes() if folded.sketch is not None else b""
+    return Folded(folded.facts(), sketch)
+
+
+async def read_into(client: Client, stretch: Stretch, rules: Rules, folded: Validating) -> None:
+    """One reading of a stretch."""
+    async for chunk in chunks(client, stretch, committed=_decides(rules)):
+        folded.take(chunk.data, list(aborted_of(chunk)))
+    if stretch.tail > stretch.end:
+        beyond = replace(stretch, start=max(stretch.start, stretch.end), end=stretch.tail)
+        async for chunk in chunks(client, beyond, committed=False):
+            folded.take(chunk.data, (), undecided=True)
+
+
+def _decides(rules: Rules) -> bool:
+    """Are outcomes of transactions needed? Then what is read ends at the last stable offset."""
+    return rules.committed or rules.compare_isolation
+
+
+async def chunks(client: Client, stretch: Stretch, *, committed: bool) -> AsyncIterator[Chunk]:
+    reader = PartitionReader(
+        client, stretch.partition, topic_id=stretch.topic_id, patience=PATIENCE
+    )
+    isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+    async with aclosing(reader.read(stretch.start, stretch.end, isolation=isolation)) as parts:
+        async for chunk in parts:
+            yield chunk
+
+
+# ── rows alone ──
+
+
+async def _candidates(client: Client, task: CandidateTask) -> Candidates:
+    sketch = np.frombuffer(task.bits, np.uint64)
+    found = CandidateFold(task.stretch.partition, task.rules, sketch, task.seed)
+    await read_rows(client, task.stretch, task.rules.committed, found.take_rows)
+    return found.candidates()
+
+
+async def _order(client: Client, task: OrderTask) -> Ordered:
+    order = OrderFold(task.stretch.partition, task.rules, task.seed)
+    await read_rows(client, task.stretch, task.rules.committed, order.take_output)
+    order.begin_source()
+    unknown = order.unknown
+    # A key mostly lies in the partition of the same number: then one of them is enough.
+    number = task.stretch.partition.partition
+    for stretch in sorted(task.source, key=lambda each: each.partition.partition != number):
+        if not unknown:
+            break
+        await read_rows(client, stretch, task.rules.committed, order.take_source)
+        unknown = order.unknown
+    sightings, count = order.sightings(MOST_SIGHTINGS)
+    return Ordered(tuple(sightings), count, unknown)
+
+
+async def read_rows(
+    client: Client, stretch: Stretch, committed: bool, take: Callable[[Rows], None]
+) -> int:
+    """The records of a stretch that a consumer is shown; returns the bytes that were read."""
+    decoder, settling = Decoder(), Settling()
+    size = 0
+    async for chunk in chunks(client, stretch, committed=committed):
+        batches = scan(chunk.data)
+        size += len(chunk.data)
+        visible: Array = (field(batches.headers, "attributes") & CONTROL) == 0
+        if committed:
+            visible &= settling.take(batches, list(aborted_of(chunk))).visible == 1
+        first = 0
+        for columns, _bad in decoder.parts(batches, str(stretch.partition)):
+            stop = first + len(columns.headers_of_batches)
+            inside = (columns.offset >= stretch.start) & (columns.offset < stretch.end)
+            shown = np.repeat(visible[first:stop], np.diff(columns.first_row))
+            chosen = np.flatnonzero(shown & inside)
+            if len(chosen):
+                take(Rows(columns, chosen, stretch.partition))
+            first = stop
+    return size

@@ -1,0 +1,240 @@
+"""`sexton validate` as a user runs it: each kind of fault on a broker, and the topic without it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sexton.cli.main import main
+from sexton.testing.embedded import EmbeddedCluster
+from tests.validate.topics import Record, Run, add, filled, found, transactional
+
+COUNTS: list[Record] = [("key_17", str(count)) for count in (108, 109, 110)]
+STALE: list[Record] = [("key_17", str(count)) for count in (105, 106)]
+
+
+@pytest.fixture(scope="module")
+def regressed(broker: EmbeddedCluster) -> str:
+    """KAFKA-17507 as its report has it: 110 committed, then 105 under a fresh epoch."""
+    topic = filled(broker, [], partitions=18)
+    for records in (COUNTS, STALE):
+        producer = transactional(broker, "counter")
+        producer.begin_transaction()
+        add(producer, topic, records, partition=lambda _number: 17)
+        producer.commit_transaction(60)
+    return topic
+
+
+def test_110_to_105_is_told_in_the_words_of_its_report(regressed: str, validate: Run) -> None:
+    code, said, _asides = validate(regressed, "--value", "int", "--show-keys")
+    assert code == 1
+    assert "Partition: 17, Key: key_17, LastValue: 110, NewValue: 105" in said
+    assert "(read_committed)" in said
+    assert "another epoch of it" in said
+    assert f"{regressed} is not what was promised: 1 state-regression." in said
+
+
+def test_a_program_gets_both_offsets_and_epochs(regressed: str, validate: Run) -> None:
+    code, said, _asides = validate(regressed, "--value", "int", "--format", "json")
+    told = json.loads(said)
+    assert code == told["exit_code"] == 1
+    (finding,) = told["findings"]
+    evidence = finding["evidence"]
+    assert finding["code"] == "state-regression" and evidence["partition"] == 17
+    assert (evidence["last_value"], evidence["new_value"]) == ("110", "105")
+    assert (evidence["last_offset"], evidence["new_offset"]) == (2, 4)  # 3 is the marker
+    assert evidence["last_producer_epoch"] < evidence["new_producer_epoch"]
+    assert "key_17" not in said  # a key is somebody's data
+    assert told["promises"] == [
+        {"promise": "per key, never goes back", "of": "int", "kept": False, "findings": 1}
+    ]
+    assert len(told["partitions"]) == 18
+    assert told["summary"]["records"] == 5
+
+
+def test_a_healthy_counter_is_what_was_promised(broker: EmbeddedCluster, validate: Run) -> None:
+    topic = filled(broker, [*COUNTS, ("key_17", "111")])
+    code, said, _asides = validate(topic, "--value", "int", "--rising", "--sequence", "int")
+    assert code == 0 and f"{topic} is what was promised." in said
+
+
+def test_one_partition_can_be_meant(regressed: str, validate: Run) -> None:
+    assert validate(f"{regressed}:17", "--value", "int")[0] == 1
+    assert validate(f"{regressed}:16", "--value", "int")[0] == 0
+
+
+def test_a_finding_can_be_acknowledged(regressed: str, validate: Run, tmp_path: Path) -> None:
+    known = tmp_path / "known.json"
+    assert validate(regressed, "--value", "int", "--write-baseline", str(known))[0] == 1
+    code, said, _asides = validate(regressed, "--value", "int", "--baseline", str(known))
+    assert code == 0 and "apart from 1 acknowledged finding" in said
+
+
+def test_files_are_written(regressed: str, validate: Run, tmp_path: Path) -> None:
+    page, rows = tmp_path / "page.html", tmp_path / "rows.parquet"
+    validate(regressed, "--value", "int", "--html", str(page), "--parquet", str(rows))
+    text = page.read_text(encoding="utf-8")
+    assert "LastValue: 110, NewValue: 105" in text and "<script" not in text
+    import pyarrow.parquet as pq
+
+    (row,) = pq.read_table(rows).to_pylist()
+    assert row["code"] == "state-regression" and row["last_offset"] == 2
+
+
+# ── ids ──
+
+
+def test_ids_are_compared_across_partitions(broker: EmbeddedCluster, validate: Run) -> None:
+    """The same id in two partitions, once the same and once not; and once twice in one."""
+    records: list[Record] = [(None, {"id": number, "v": 1}) for number in range(500)]
+    records += [(None, {"id": 7, "v": 1}), (None, {"id": 8, "v": 2})]
+    spread = lambda number: number % 3 if number < 500 else 2  # noqa: E731
+    topic = filled(broker, [*records, (None, {"id": 2, "v": 1})], partitions=3, partition=spread)
+    code, said, _asides = validate(topic, "--id", "json:id", "--format", "json", "--show-keys")
+    assert code == 1
+    assert {(each["code"], each["evidence"]["id"]) for each in found(said)} == {
+        ("duplicate-record", "7"),
+        ("inconsistent-duplicate", "8"),
+        ("duplicate-record", "2"),
+    }
+    places = {each["evidence"]["id"]: each["evidence"] for each in found(said)}
+    assert places["7"]["last_partition"] == 1 and places["7"]["partition"] == 2
+    assert "last_partition" not in places["2"]  # both in one
+
+
+def test_ids_that_come_once_are_well(broker: EmbeddedCluster, validate: Run) -> None:
+    records: list[Record] = [(str(number), {"id": number}) for number in range(500)]
+    topic = filled(broker, records, partitions=3, partition=lambda number: number % 3)
+    assert validate(topic, "--id", "json:id")[0] == 0
+
+
+def test_numbers_that_are_left_out_are_named(broker: EmbeddedCluster, validate: Run) -> None:
+    topic = filled(broker, [("k", "1"), ("k", "2"), ("k", "5")])
+    code, said, _asides = validate(topic, "--sequence", "int", "--show-keys")
+    assert code == 1 and "Numbers are missing between 2 and 5." in said
+
+
+def test_a_compacted_topic_has_gaps_by_its_nature(broker: EmbeddedCluster, validate: Run) -> None:
+    topic = filled(broker, [("k", "1"), ("k", "5")])
+    assert "note:" not in validate(topic, "--sequence", "int")[1]
+    broker.alter_topic(topic, {"cleanup.policy": "compact"})
+    code, said, _asides = validate(topic, "--sequence", "int")
+    assert code == 1 and f"note: {topic} is compacted: numbers that are missing" in said
+
+
+# ── order ──
+
+
+def test_another_order_than_the_source_is_found(broker: EmbeddedCluster, validate: Run) -> None:
+    ids = [f"order-{number}" for number in range(40)]
+    source = filled(broker, [(f"k{n % 4}", {"id": each}) for n, each in enumerate(ids)])
+    keyed: list[Record] = [(f"k{n % 4}", {"id": each}) for n, each in enumerate(ids)]
+    swapped = [*keyed[:10], keyed[14], *keyed[10:14], *keyed[15:]]  # k2: 14 before 10
+    for records, expected in ((keyed, 0), (swapped, 1)):
+        topic = filled(broker, records)
+        asked = ("--id", "json:id", "--source", source, "--format", "json", "--show-keys")
+        code, said, _asides = validate(topic, *asked)
+        assert code == expected
+        if expected:
+            (finding,) = found(said)
+            assert finding["code"] == "order-violation"
+            assert finding["evidence"]["key"] == "k2"
+            assert finding["evidence"]["last_value"] == f"{source}-0 offset 14"
+            assert finding["evidence"]["new_value"] == f"{source}-0 offset 10"
+
+
+def test_a_source_with_other_partitions_is_searched(broker: EmbeddedCluster, validate: Run) -> None:
+    """And what was processed twice is a duplicate, not another order."""
+    keyed: list[Record] = [(f"k{number % 5}", {"id": number}) for number in range(50)]
+    source = filled(broker, keyed, partitions=5, partition=lambda number: number % 5)
+    topic = filled(broker, [*keyed, *keyed[45:]], partitions=2, partition=lambda n: n % 5 % 2)
+    asked = ("--id", "json:id", "--source", source, "--format", "json")
+    code, said, _asides = validate(topic, *asked)
+    assert code == 1
+    assert {each["code"] for each in found(said)} == {"duplicate-record"}
+    assert "not judged" not in json.loads(said)["summary"]["limits"]
+
+
+# ── isolation ──
+
+
+def test_what_only_uncommitted_readers_see_is_found(broker: EmbeddedCluster, validate: Run) -> None:
+    topic = filled(broker, [("a", "1"), ("b", "1")])
+    producer = transactional(broker, f"{topic}-writer")
+    producer.begin_transaction()
+    add(producer, topic, [("a", "2")])
+    producer.flush(60)
+    producer.abort_transaction(60)
+    code, said, _asides = validate(topic, "--compare-isolation", "--show-keys")
+    assert code == 1 and "Key: a" in said and "Key: b" not in said
+    assert "2 records" in said.splitlines()[-1]
+    producer.begin_transaction()
+    add(producer, topic, [("b", "2")])  # still open: nobody has committed it
+    producer.flush(60)
+    _code, said, _asides = validate(topic, "--compare-isolation", "--format", "json")
+    assert {each["evidence"]["new_offset"] for each in found(said)} == {2, 4}
+    producer.commit_transaction(60)
+    _code, said, _asides = validate(topic, "--compare-isolation", "--format", "json")
+    assert {each["evidence"]["new_offset"] for each in found(said)} == {2}
+
+
+def test_an_aborted_fall_is_seen_by_uncommitted_readers_only(
+    broker: EmbeddedCluster, validate: Run
+) -> None:
+    topic = filled(broker, [("a", "110")])
+    producer = transactional(broker, f"{topic}-writer")
+    producer.begin_transaction()
+    add(producer, topic, [("a", "105")])
+    producer.flush(60)
+    producer.abort_transaction(60)
+    assert validate(topic, "--value", "int")[0] == 0
+    code, said, _asides = validate(topic, "--value", "int", "--isolation-level", "read_uncommitted")
+    assert code == 1 and "(read_uncommitted)" in said
+
+
+# ── what cannot be done ──
+
+
+def test_a_value_that_is_no_number_is_named_with_its_offset(
+    broker: EmbeddedCluster, validate: Run
+) -> None:
+    topic = filled(broker, [("k", "1"), ("k", "many"), ("k", "0")])
+    code, _said, asides = validate(topic, "--value", "int")
+    assert code == 2
+    assert f"{topic}-0, offset 1: the value is 'many', which is not a whole number" in asides
+    assert "--skip-unreadable" in asides
+    code, said, _asides = validate(topic, "--value", "int", "--skip-unreadable")
+    assert code == 1 and "1 records in which an expression found nothing were left out" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["t"], "does not know what has to hold"),
+        (["t", "--value", "jsn:x"], "is not understood"),
+        (["t", "--rising", "--id", "key"], "--rising"),
+        (["t", "--value", "int", "--source", "s"], "needs --id"),
+        (["t", "--value", "int", "--follow"], "needs --checkpoint"),
+        (["t", "--table", "/nowhere"], "no such table"),
+        (["t", "--id", "key", "--table", ".", "--table-value", "v"], "needs --value"),
+        (["t", "--id", "key", "--html", "/nowhere/x.html"], "no such directory"),
+        (["t:x", "--id", "key"], "TOPIC:PARTITION"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", "-b", "localhost:1", *arguments]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_topic_that_is_not_there_is_named(validate: Run) -> None:
+    code, _said, asides = validate("no-such-topic", "--value", "int")
+    assert code == 2 and "there is no such topic" in asides
+
+
+def test_an_empty_topic_is_not_called_clean(broker: EmbeddedCluster, validate: Run) -> None:
+    code, said, _asides = validate(filled(broker, []), "--value", "int", "--format", "json")
+    assert code == 0 and json.loads(said)["summary"]["standing"] == "unread"
