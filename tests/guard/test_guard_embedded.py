@@ -6,16 +6,15 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Producer
 
-from sexton.lab.divergences import EMBEDDED_OPTIONS, SCENARIOS
+from sexton.lab.divergences import EMBEDDED_OPTIONS
 from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.conftest import RunSexton
-from tests.guard.harness import GuardedCluster, RunningGuard, options_of
+from tests.guard.harness import RunningGuard, options_of
 
-ALWAYS = ("tombstone-divergence", "slow-reassignment")
-PREVENTED = (*ALWAYS, "aborted-as-committed", "stuck-partition")
 COMPACTED = {"cleanup.policy": "compact", MAX_LAG: 7_200_000}
 
 
@@ -25,22 +24,6 @@ def cluster() -> Iterator[EmbeddedCluster]:
         compaction="independent", options=EMBEDDED_OPTIONS, frozen_clock=True
     ) as embedded:
         yield embedded
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[] if n in ALWAYS else [pytest.mark.soak]) for n in PREVENTED],
-)
-def test_replicas_do_not_diverge_while_a_guard_looks(name: str, cluster: EmbeddedCluster) -> None:
-    """Without one they do: tests/cluster/test_divergences.py."""
-    with RunningGuard(cluster.bootstrap_servers) as guard:
-        guard.catch_up()
-        outcome = SCENARIOS[name](GuardedCluster(cluster, guard))
-        assert not outcome.forgotten
-        assert not outcome.diverged
-        assert outcome.cleaned_up
-        until(lambda: guard.state_of(outcome.topic) == "free", "the topic is free again")
-    assert options_of(cluster.bootstrap_servers, outcome.topic)[MIN_LAG].own is None
 
 
 @pytest.mark.parametrize(
@@ -104,6 +87,16 @@ def orders(cluster: EmbeddedCluster) -> EmbeddedCluster:
     return cluster
 
 
+FILL_BYTES = 100_000
+
+
+def fill(servers: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(100):
+        producer.produce(topic, b"x" * (FILL_BYTES // 100), str(number).encode())
+    assert producer.flush(60) == 0
+
+
 def test_by_hand_and_back(run_sexton: RunSexton, orders: EmbeddedCluster) -> None:
     reach = ("-b", orders.bootstrap_servers, "--format", "json")
     before = options_of(orders.bootstrap_servers, "orders")
@@ -115,6 +108,14 @@ def test_by_hand_and_back(run_sexton: RunSexton, orders: EmbeddedCluster) -> Non
     assert (row["state"], row["why"]) == ("frozen", "frozen by hand")
     assert (row["previous_min"], row["previous_max"]) == ("not set", "7200000")
     assert {row["topic"] for row in status["topics"]} == {"orders", "alone", "_sexton_guard"}
+    orders.create_topic("other", [[1, 2, 3]], COMPACTED)  # one that is not held
+    fill(orders.bootstrap_servers, "orders")
+    status = run_sexton("guard", "status", *reach).json
+    held_back = {row["topic"]: row["held_back_bytes"] for row in status["topics"]}
+    assert 3 * FILL_BYTES < held_back["orders"] < 4 * FILL_BYTES, "on three brokers"
+    assert held_back["other"] is None
+    assert [row["broker"] for row in status["disks"]] == [1, 2, 3]
+    assert all(row["held_growth_bytes_per_s"] > 0 for row in status["disks"])
     thawed = run_sexton("guard", "thaw", "orders", *reach)
     assert thawed.code == 0, thawed.stderr
     assert options_of(orders.bootstrap_servers, "orders") == before

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sexton.lab.divergences import LAB
 from sexton.testing.kafka_jars import KAFKA_3_9, KAFKA_4
 from tests.conftest import RunSexton
 from tests.interrupted_lab import interrupted, processes_with
@@ -34,6 +35,16 @@ def test_the_story_is_told_on_apache_kafka(run_sexton: RunSexton, version: str, 
         assert ["k=1" in reader["sees"] for reader in told["readers"]] == [False, False, True]
         killed = next(step for step in told["steps"] if step["what"] == "broker 3 is killed")
         assert (killed["broker_1"], killed["broker_3"]) == ("0:k=1", None)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", LAB)
+def test_with_a_guard_beside_apache_kafka(run_sexton: RunSexton, name: str) -> None:
+    """On every change four of them are played in one outage: tests/guard/test_guard_kafka.py."""
+    run = run_sexton("lab", "run", name, "--on", "kafka", "--guard", "--format", "json")
+    assert run.code == 0, run.stderr
+    assert run.json["summary"]["diverged"] == (not LAB[name].guard_helps)
+    assert run.json["summary"]["changed_options"] is None
 
 
 @pytest.mark.soak

@@ -14,6 +14,7 @@ from sexton.base.errors import ConfigError
 from sexton.cli.options import BOOTSTRAP_SERVERS, FormatOption
 from sexton.cli.output import Output
 from sexton.cli.sim_options import Policy
+from sexton.cli.stores_lab import run_story
 from sexton.cli.writers import Format
 from sexton.report.tables import Column, Row, number
 
@@ -34,9 +35,14 @@ EXAMPLES = (
         "sexton lab run stuck-partition --policy coordinated",
     ),
     (
+        "Nor with a guard beside it, on Apache Kafka as it is",
+        "sexton lab run tombstone-divergence --on kafka --guard",
+    ),
+    (
         "At Kafka's default timers, days in a few seconds",
         "sexton lab run aborted-as-committed --on sim",
     ),
+    ("A counter goes back although all is exactly once", "sexton lab run eos-checkpoint"),
     ("Look around after each step", "sexton lab run stale-disk --step"),
     ("What happened, for a program", "sexton lab run stuck-partition --early --format json"),
 )
@@ -47,6 +53,7 @@ STEPS = (
     Column("broker_2"),
     Column("broker_3"),
 )
+DEEDS = (number("step"), Column("what"), Column("topic"), Column("why"))
 READERS = (number("leader"), Column("sees"), number("up_to_offset"))
 VERDICTS = (
     Column("code"),
@@ -89,6 +96,21 @@ def command(
         bool,
         typer.Option("--early", help="Without waiting for a producer to expire (KIP-890)."),
     ] = False,
+    guard: Annotated[
+        bool,
+        typer.Option(
+            "--guard",
+            help="Let a guard look on, as `sexton guard run` does, and tell what it does."
+            " Not for sim.",
+        ),
+    ] = False,
+    fixed: Annotated[
+        bool,
+        typer.Option(
+            "--fixed",
+            help="For eos-checkpoint and eos-offsets: with the fix on, all is well.",
+        ),
+    ] = False,
     step: Annotated[bool, typer.Option("--step", help="Wait for a key after each step.")] = False,
     format: FormatOption = Format.table,
 ) -> None:
@@ -96,21 +118,35 @@ def command(
 
     At the end each broker leads in turn, a read_committed consumer says what it sees, and an audit
     gives its verdict. Exits 0 if all ends as the scenario says: replicas disagree where each
-    forgets by itself, and agree where they ask each other. Nothing is left behind.
+    forgets by itself, and agree where they ask each other or a guard looks, and then every option
+    is as it was before. Nothing is left behind.
     """
+    from sexton.lab.guarding import guarded, refuse_senseless
     from sexton.lab.performing import NotAsTold, perform
     from sexton.lab.places import open_place
+    from sexton.lab.stores_eos import STORIES
     from sexton.survey.runner import LocalRunner
 
+    if name in STORIES:
+        if guard:
+            raise ConfigError("--guard", f"{name} is not about cleaning, which is what guards stop")
+        run_story(name, on, fixed, format)
+        return
+    if fixed:
+        raise ConfigError("--fixed", f"{name} has no such form", "see --policy and --guard")
     with Output("lab run", format) as out, ExitStack() as stack:
         scenario = _scenario(name)
         if step and not (format is Format.table and sys.stdin.isatty()):
             raise ConfigError("--step", "needs a person at a terminal")
+        if guard:
+            refuse_senseless(on, _POLICIES[policy])
         with out.progress("starting"):
             opened = open_place(on, _POLICIES[policy], LocalRunner(), scenario.broker_options)
             place = stack.enter_context(opened)
-        teller = _Teller(out, step)
-        teller.opens(scenario, place, early)
+            if guard:
+                place = stack.enter_context(guarded(place))
+        teller = _Teller(out, step, place)
+        teller.opens(scenario, early)
         ending = perform(scenario, place, early=early, watch=teller.step)
         teller.ends(ending)
         if ending.surprises:
@@ -121,23 +157,29 @@ def _scenario(name: str) -> Scenario:
     from sexton.lab.divergences import LAB
 
     if name not in LAB:
-        raise ConfigError(name, "is no scenario", f"there are {', '.join(LAB)}")
+        from sexton.lab.stores_eos import STORIES
+
+        there = ", ".join([*LAB, *STORIES])
+        raise ConfigError(name, "is no scenario", f"there are {there}")
     return LAB[name]
 
 
 class _Teller:
     """People are told while it happens, and programs in rows."""
 
-    def __init__(self, out: Output, waits: bool) -> None:
+    def __init__(self, out: Output, waits: bool, place: Place) -> None:
         self._out = out
         self._waits = waits
+        self._place = place
         self._kept: list[Row] = []
+        self._deeds: list[Row] = []
         self._width = min(shutil.get_terminal_size((MOST_WIDTH, 24)).columns, MOST_WIDTH)
 
-    def opens(self, scenario: Scenario, place: Place, early: bool) -> None:
-        form = ", early form" if early else ""
+    def opens(self, scenario: Scenario, early: bool) -> None:
+        form, place = ", early form" if early else "", self._place
         self._say(f"{scenario.name}{form}. {scenario.shows[0].upper()}{scenario.shows[1:]}.")
-        self._say(f"On {place.about}. Compaction: {place.policy}.")
+        beside = ", with a guard beside it" if place.guard is not None else ""
+        self._say(f"On {place.about}. Compaction: {place.policy}{beside}.")
         self._say(LEGEND)
 
     def step(self, step: Step) -> None:
@@ -153,8 +195,19 @@ class _Teller:
         self._say(f"{step.number}. {step.what}")
         for node in (1, 2, 3):
             self._say(f"broker {node}  {logs.get(node, '-')}", "   ", "             ")
+        self._news(step.number)
         if self._waits and step.calm:
             self._wait()
+
+    def _news(self, step: int) -> None:
+        """What the guard has done up to this step."""
+        if self._place.guard is None:
+            return
+        for deed in self._place.guard.news():
+            why = "; ".join(deed.why)
+            self._deeds.append((step, deed.what, deed.topic, why or None))
+            said = f"{deed.what} {deed.topic}" + (f": {why}" if why else "")
+            self._say(f"guard     {said}", "   ", "             ")
 
     def _wait(self) -> None:
         self._out.stderr.write("   press any key ")
@@ -167,6 +220,7 @@ class _Teller:
 
         if self._out.format is Format.json:
             self._out.rows("steps", STEPS, self._kept)
+        self._news(len(ending.outcome.story))
         if self._out.format is not Format.table:
             self._rows(ending)
             return
@@ -175,9 +229,24 @@ class _Teller:
             self._say(f"When broker {node} leads, a read_committed consumer sees {in_words(seen)}.")
         self._verdict(ending)
         self._out.say("")
+        if self._place.guard is not None:
+            self._beside(ending)
         told = "as the scenario says" if not ending.surprises else "NOT as the scenario says"
-        after = "replicas diverged" if ending.outcome.diverged else "replicas agree"
+        after = "replicas diverged" if ending.outcome.diverged else "no divergence"
         self._say(f"After {ending.seconds:.0f} seconds: {after}, {told}.")
+
+    def _beside(self, ending: Ending) -> None:
+        """What was there for the guard to do, and what it left behind."""
+        if ending.scenario.finding is not None and not ending.scenario.guard_helps:
+            self._say(
+                "No guard can keep this from happening: nobody was away when the tombstone went."
+                " It takes an audit to see it, and `sexton repair` to mend it."
+            )
+        changed = ", ".join(ending.changed_options)
+        left = f"The guard has NOT set back: {changed}." if changed else (
+            "The guard has let the topic go: every option is exactly as it was before."
+        )  # fmt: skip
+        self._say(left)
 
     def _verdict(self, ending: Ending) -> None:
         from sexton.cli.audit_run import Request
@@ -199,6 +268,8 @@ class _Teller:
         from sexton.lab.stage import values_in
 
         readers = ending.readers.items()
+        if ending.place.guard is not None:
+            self._out.rows("deeds", DEEDS, self._deeds)
         self._out.rows(
             "readers", READERS, [(node, values_in(seen), seen.position) for node, seen in readers]
         )
@@ -220,9 +291,11 @@ class _Teller:
             scenario=ending.scenario.name,
             on=ending.place.name,
             policy=ending.place.policy,
+            guarded=ending.place.guard is not None,
             diverged=ending.outcome.diverged,
             forgotten=ending.outcome.forgotten,
             cleaned_up=ending.outcome.cleaned_up,
+            changed_options=", ".join(ending.changed_options) or None,
             as_told=not ending.surprises,
             seconds=round(ending.seconds, 1),
         )

@@ -6,6 +6,7 @@
     disk       what a freeze costs, and for how long there is room for it
     status     all of it for people and programs
     panic      the default of all brokers, for when there is no time
+    permissions   which ACL is missing
     metrics, page, web   the same for Prometheus, a browser and whoever asks for health
 
 What is decided, and why it is safe, stands in `machines/guard.py`.

@@ -16,16 +16,18 @@ import asyncio
 import logging
 import time
 import uuid
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 
 from sexton.base.errors import SextonError
+from sexton.base.findings import Finding
 from sexton.client.config_changes import AT_ONCE
 from sexton.client.roving import RovingClient
 from sexton.guard.disk import Costs
 from sexton.guard.eyes import Eyes
 from sexton.guard.memory import TOPIC, MemoryLost, MemoryTopic
-from sexton.guard.status import Status, status_of
+from sexton.guard.status import FREE, Deed, Status, status_of
 from sexton.machines.guard import Guard
 from sexton.machines.guard_events import (
     Alter,
@@ -39,15 +41,22 @@ from sexton.machines.guard_events import (
     Recalled,
     Remember,
 )
-from sexton.machines.guard_notes import Memory, Note, Saying
+from sexton.machines.guard_notes import Entry, Memory, Note, Saying, Size
 from sexton.report.prometheus import Labels
 
 log = logging.getLogger("sexton.guard")
+log.addHandler(logging.NullHandler())  # a command that shows findings itself has no log
 
 DISK_MS = 30_000
 SHORT_PAUSE_MS = 250  # before a look that cannot wait for the next round
 MOST_DECISIONS = 5  # in one round
 MOST_ROUNDS = 40  # of a guard that runs once
+MOST_DEEDS = 30  # that are shown
+UNSEEN_MOVES = Finding(
+    "guard-moves", "warning", "cluster",
+    "reassignments cannot be listed: a replica that is moved is seen by the ISR alone",
+    {}, "allow Describe on the cluster to the guard's user",
+)  # fmt: skip
 QUIET_ROUNDS = 3  # two looks make sure that all is well, the next one sees what came of it
 
 
@@ -64,11 +73,13 @@ class Daemon:
         self.costs = Costs()
         self.counters: Counter[tuple[str, Labels]] = Counter()
         self.round_s = 0.0
+        self.lately: deque[Deed] = deque(maxlen=MOST_DEEDS)
         self.acts = True  # False: only looks
         self.told: list[Effect] = []  # what it would do, if it does not
         self._ready = False
         self._done = 0  # notes and changes
         self._disk_ms = -DISK_MS
+        self._disk_topics: Set[str] = frozenset()  # those of the last look
         self._known: frozenset[str] = frozenset()  # findings that were told
 
     def now_ms(self) -> int:
@@ -91,7 +102,7 @@ class Daemon:
                 await asyncio.wait_for(stopping.wait(), pause_ms / 1000)
             except TimeoutError:
                 pass
-        frozen = [entry.note.topic for entry in self.guard.memory.all_in_force()]
+        frozen = [topic.topic for topic in self.status().topics if topic.state not in FREE]
         log.info("guard stops", extra={"frozen": frozen})
 
     async def once(self) -> Status:
@@ -117,7 +128,11 @@ class Daemon:
             self.guard.handle(await self.eyes.describe(look.topics))
 
     def status(self) -> Status:
-        return status_of(self.guard, self.costs, self.now_ms(), self.eyes.cluster_id)
+        now_ms, lately = self.now_ms(), tuple(self.lately)
+        found = status_of(self.guard, self.costs, now_ms, self.eyes.cluster_id, lately)
+        if self.eyes.sees_moves:
+            return found
+        return replace(found, findings=(*found.findings, UNSEEN_MOVES))
 
     # ── one round ──
 
@@ -246,20 +261,50 @@ class Daemon:
             if outcome.outcome == "done":
                 self._done += 1
                 self._count(what + "s")
+                self.lately.append(self._deed(outcome.topic, freezing[outcome.topic]))
                 log.info(what, extra=facts)
             else:
                 log.warning(what, extra={**facts, "why": outcome.why})
         self._count("requests", ("for", "changes"), -(-len(changes) // AT_ONCE))
 
+    def _deed(self, topic: str, freezes: bool) -> Deed:
+        entry = self.guard.memory.in_force(topic)
+        if not freezes:
+            return Deed(self.now_ms(), "thawed", topic, ())
+        return Deed(self.now_ms(), "froze", topic, entry.note.why if entry is not None else ())
+
     async def _look_at_disks(self) -> None:
         frozen = {entry.note.topic: entry for entry in self.guard.memory.all_in_force()}
         now_ms = self.now_ms()
-        if not frozen or now_ms - self._disk_ms < DISK_MS:
-            self.costs.keep_only(frozen)
+        self.costs.keep_only(frozen)
+        is_early = now_ms - self._disk_ms < DISK_MS and frozen.keys() <= self._disk_topics
+        if not frozen or is_early:
             return
-        self._disk_ms = now_ms
+        self._disk_ms, self._disk_topics = now_ms, frozen.keys()
+        sizes = self.guard.memory.sizes
+        self.costs.begin(
+            size
+            for (topic, _), size in sizes.items()
+            if topic in frozen and size.cycle == frozen[topic].note.cycle
+        )
         await self.costs.look(self._client, self.guard.brokers, frozen, now_ms)
         self._count("requests", ("for", "disks"), len(self.guard.brokers))
+        await self._note_sizes(frozen)
+
+    async def _note_sizes(self, frozen: Mapping[str, Entry]) -> None:
+        """For guards that come after this one."""
+        news: list[Saying] = []
+        for (topic, broker), held in sorted(self.costs.held.items()):
+            cycle = frozen[topic].note.cycle
+            known = self.guard.memory.sizes.get((topic, broker))
+            if known is None or known.cycle < cycle:
+                news.append(Size(topic, broker, cycle, held.began_bytes, held.began_ms))
+        if not news or not self.acts:
+            return
+        try:
+            await self._remember(news)
+        except SextonError as error:  # nothing depends on it, and the next look notes it
+            log.warning("sizes not noted", extra={"why": str(error)})
 
     # ── telling ──
 

@@ -6,7 +6,8 @@ back. From how fast the frozen topics of a broker grow follows when its disk wou
 
     time left = bytes that can still be used / growth of its frozen topics per second
 
-That is a forecast, made anew at every look.
+That is a forecast, made anew at every look. How large a topic was when it was frozen is noted in
+the guard's memory, so that the next guard, and `guard status`, go on from there.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from sexton.base.errors import PeerError, Refused
 from sexton.client.client import Client
 from sexton.client.disk_room import LogDirectory, log_directories
+from sexton.machines.guard_notes import Size
 
 Place = tuple[str, int]  # topic, broker
 
@@ -72,6 +74,16 @@ class Costs:
             if held is None:
                 held = self.held[topic, node] = Held(now_ms, sizes[topic], now_ms, sizes[topic])
             held.at_ms, held.bytes = now_ms, sizes[topic]
+
+    def begin(self, sizes: Iterable[Size]) -> None:
+        """What somebody noted earlier than we could."""
+        for size in sizes:
+            held = self.held.get((size.topic, size.broker))
+            if held is None:
+                held = Held(size.at_ms, size.bytes, size.at_ms, size.bytes)
+                self.held[size.topic, size.broker] = held
+            elif size.at_ms < held.began_ms:
+                held.began_ms, held.began_bytes = size.at_ms, size.bytes
 
     def keep_only(self, frozen: Mapping[str, object]) -> None:
         for place in [place for place in self.held if place[0] not in frozen]:

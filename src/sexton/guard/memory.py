@@ -22,6 +22,7 @@ from sexton.client.admin import create_topic
 from sexton.client.appending import append
 from sexton.client.client import Client
 from sexton.client.retrying import Patience, Trying
+from sexton.guard.permissions import needing
 from sexton.machines.guard_notes import Saying, encode
 from sexton.records.few import KeyAndValue
 
@@ -49,9 +50,14 @@ class MemoryTopic:
         self._next = 0
         self._written = 0  # one after the last offset that was acknowledged to us
 
+    @property
+    def _called(self) -> str:
+        return f"topic {self.partition.topic}"
+
     async def exists(self) -> bool:
         name = self.partition.topic
-        return name in (await self._client.topology([name])).topics
+        with needing("Describe", self._called):
+            return name in (await self._client.topology([name])).topics
 
     async def ensure(self) -> None:
         """Makes the topic if it is not there."""
@@ -60,16 +66,19 @@ class MemoryTopic:
         brokers = len((await self._client.topology([])).brokers)
         replicas = min(MOST_REPLICAS, brokers)
         try:
-            await create_topic(self._client, self.partition.topic, 1, replicas, CONFIGS)
+            with needing("Create", self._called):
+                await create_topic(self._client, self.partition.topic, 1, replicas, CONFIGS)
         except Refused as error:
             if error.error is not KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
     async def remember(self, sayings: Sequence[Saying]) -> None:
-        await self._append([encode(saying) for saying in sayings])
+        with needing("Write", self._called):
+            await self._append([encode(saying) for saying in sayings])
 
     async def forget(self, keys: Sequence[bytes]) -> None:
-        await self._append([(key, None) for key in keys])
+        with needing("Write", self._called):
+            await self._append([(key, None) for key in keys])
 
     async def _append(self, records: Sequence[KeyAndValue]) -> None:
         for at in range(0, len(records), NOTES_AT_ONCE):
@@ -88,6 +97,10 @@ class MemoryTopic:
 
     async def recall(self) -> Records:
         """What is new, at least up to what was acknowledged to us."""
+        with needing("Read", self._called):
+            return await self._recall()
+
+    async def _recall(self) -> Records:
         trying = Trying(self._patience)
         records: list[tuple[int, bytes, bytes | None]] = []
         while True:

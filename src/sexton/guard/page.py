@@ -56,6 +56,7 @@ def html(status: Status) -> str:
         _findings(status),
         _frozen_topics(status, frozen),
         _disks(status.brokers) if frozen else "",
+        _lately(status),
         _free_topics(free),
     ]
     return (
@@ -180,6 +181,22 @@ def _full_in(broker: BrokerStatus) -> str:
     if broker.usable_bytes is None:
         return "-"
     return "does not fill" if broker.seconds_left is None else long(broker.seconds_left)
+
+
+def _lately(status: Status) -> str:
+    """What this guard has done, the newest first."""
+    if not status.lately:
+        return ""
+    rows = [
+        (
+            escape(iso(deed.at_ms) or "-"),
+            escape(deed.what),
+            f"<code>{escape(deed.topic)}</code>",
+            "<br>".join(map(escape, deed.why)),
+        )
+        for deed in reversed(status.lately)
+    ]
+    return "<h2>Done lately</h2>" + _table(("when", "what", "topic", "why"), rows)
 
 
 def _free_topics(topics: Sequence[TopicStatus]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,7 +13,8 @@ from sexton.machines.guard_notes import Entry, Lags
 from sexton.machines.guard_promise import findings, is_protected, will_be
 from sexton.machines.guard_watched import Watched
 
-FREE = ("free", "not compacted")
+SET_BACK = "set back"  # it is as it was, and the notes are kept until nobody can come late
+FREE = ("free", "not compacted", SET_BACK)
 _UNITS = (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1))
 
 
@@ -40,6 +42,16 @@ class BrokerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Deed:
+    """Something that this guard has done."""
+
+    at_ms: int
+    what: str  # froze, thawed
+    topic: str
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     now_ms: int
     guard: str
@@ -53,6 +65,7 @@ class Status:
     topics: tuple[TopicStatus, ...]  # compacted ones, those that are not free first
     brokers: tuple[BrokerStatus, ...]
     findings: tuple[Finding, ...]
+    lately: tuple[Deed, ...] = ()  # what this guard did, the newest last
 
     @property
     def frozen(self) -> int:
@@ -63,7 +76,13 @@ class Status:
         return self.not_seen is None and not any(f.severity == "error" for f in self.findings)
 
 
-def status_of(guard: Guard, costs: Costs, now_ms: int, cluster_id: str | None = None) -> Status:
+def status_of(
+    guard: Guard,
+    costs: Costs,
+    now_ms: int,
+    cluster_id: str | None = None,
+    lately: Iterable[Deed] = (),
+) -> Status:
     topics = [
         _topic(guard, watched, guard.memory.in_force(name), costs, now_ms)
         for name, watched in guard.topics.items()
@@ -84,6 +103,7 @@ def status_of(guard: Guard, costs: Costs, now_ms: int, cluster_id: str | None = 
         tuple(topics),
         tuple(_broker(costs, node) for node in sorted(guard.brokers)),
         tuple(findings(guard)),
+        tuple(lately),
     )
 
 
@@ -91,19 +111,21 @@ def _topic(
     guard: Guard, watched: Watched, entry: Entry | None, costs: Costs, now_ms: int
 ) -> TopicStatus:
     name, options = watched.sight.name, watched.options
-    wanted = guard.wanted(watched, now_ms)
+    state = will_be(watched, entry)
+    note = entry.note if entry is not None else None
+    held = note if state != SET_BACK else None
     return TopicStatus(
         name,
-        will_be(watched, entry),
-        wanted or (entry.note.why if entry is not None else ()),
-        entry.note.since_ms if entry is not None else None,
-        entry.note.previous if entry is not None else None,
+        state,
+        guard.wanted(watched, now_ms) or (held.why if held is not None else ()),
+        held.since_ms if held is not None else None,
+        note.previous if note is not None else None,
         is_protected(guard, watched),
         options.delete_retention_ms if options is not None else None,
         watched.well_since_ms,
-        costs.held_back(name) if entry is not None else None,
-        entry.note.by if entry is not None else None,
-        len(entry.note.doubts) if entry is not None else 0,
+        costs.held_back(name) if held is not None else None,
+        note.by if note is not None else None,
+        len(note.doubts) if note is not None else 0,
     )
 
 

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from sexton.base.errors import ConfigError
 from sexton.lab.hands import ClientHands, Hands
 from sexton.lab.looking import Consumed, ReplicaLog
-from sexton.lab.stage import AWAY, FOREVER_MS, Look, Outcome, Pace, Stage, Watch, gone
+from sexton.lab.stage import AWAY, Look, Outcome, Pace, Stage, Watch, gone
 from sexton.testing.cluster import Cluster
 
 TOPIC_OPTIONS: Final = {
@@ -81,6 +81,9 @@ class Scenario:
     has_early_form: bool = False
     bumps: bool = False  # it is about such transactions in any case
     broker_options: Mapping[str, object] = field(default_factory=dict)  # beside those of the place
+    # Does a guard keep it from happening? It does if a replica is away, or being filled, when the
+    # others forget. That a disk is from another day nobody sees before it is read.
+    guard_helps: bool = True
 
     def __call__(
         self,
@@ -146,7 +149,8 @@ def _committed_as_aborted(stage: Stage) -> Outcome:
     stage.commit("p1")
     stage.write("k", "2")
     forgotten = stage.is_forgotten(1)
-    stage.cluster.alter_topic(stage.topic, {"min.compaction.lag.ms": FOREVER_MS})
+    if forgotten:
+        stage.put_off_cleaning()
     stage.bring_back()
     stage.begin("p1", "j", "2")
     stage.abort("p1")
@@ -208,8 +212,8 @@ def _stale_disk(stage: Stage) -> Outcome:
     forgotten = stage.passes_until(
         lambda logs: len(logs) == 3 and all(gone(log, 1) for log in logs.values())
     )
-    then = "forget" if forgotten else "keep"
-    stage.tell(f"time passes; all brokers clean their logs and {then} offset 1")
+    then = "clean their logs and forget" if forgotten else "keep"
+    stage.tell(f"time passes; all brokers {then} offset 1")
     stage.cluster.stop(AWAY)
     stage.hands.put_back(stage.topic, AWAY)
     stage.tell(f"broker {AWAY}'s disk is put back to the image")
@@ -300,6 +304,7 @@ stale_disk: Final = Scenario(
     _stale_disk,
     About(3, 4, 25),
     "tombstone-divergence",
+    guard_helps=False,
 )
 marker_lifecycle: Final = Scenario(
     "marker-lifecycle",

@@ -2,14 +2,13 @@
 
 When the damage can be seen, if there is any, each broker leads in turn and a read_committed
 consumer reads the topic from it; and an audit says what it makes of the replicas. A scenario ends
-as it says if replicas diverge where each forgets by itself, and do not where they ask each other,
-and the audit calls it by its name.
+as it says if replicas diverge where each forgets by itself, and do not where they ask each other or
+a guard looks, and the audit calls it by its name. What a guard has changed must be as before.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sexton.base.errors import SextonError
@@ -32,11 +31,15 @@ class Ending:
     survey: Survey
     readers: dict[int, Consumed]  # what a consumer saw, by who led
     seconds: float
+    changed_options: tuple[str, ...] = ()  # that a guard has not set back
 
     @property
     def diverges(self) -> bool:
         """Ought replicas to diverge here?"""
-        return self.scenario.finding is not None and self.place.forgets_alone
+        if self.scenario.finding is None:
+            return False
+        unhelped = self.place.guard is not None and not self.scenario.guard_helps
+        return self.place.forgets_alone or unhelped
 
     @property
     def surprises(self) -> list[str]:
@@ -52,6 +55,8 @@ class Ending:
             )
             found.append(f"the audit finds {said}, not {wanted}")
         found += [f"the audit could not read {at}: {why}" for at, _, why in self.survey.unread]
+        if self.changed_options:
+            found.append(f"the guard has not set back {', '.join(self.changed_options)}")
         if self.outcome.states and self.outcome.states != self._life:
             found.append("the marker was first " + ", then ".join(self.outcome.states))
         return found
@@ -61,10 +66,6 @@ class Ending:
         """Before Kafka 4.0 a marker waits for its producer to expire, and then goes at once."""
         first, *_, last = WHOLE_LIFE
         return (first, last) if self.place.bumps is False else WHOLE_LIFE
-
-
-def _listed(codes: Sequence[str | None]) -> str:
-    return ", ".join(filter(None, codes)) or "nothing"
 
 
 def perform(
@@ -93,4 +94,6 @@ def perform(
     )
     (survey,) = surveys
     readers = dict(sorted(readers.items()))
-    return Ending(scenario, place, outcome, survey, readers, time.monotonic() - began)
+    changed = () if place.guard is None else tuple(place.guard.changed_options(outcome.topic))
+    seconds = time.monotonic() - began
+    return Ending(scenario, place, outcome, survey, readers, seconds, changed)

@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 from sexton.audit.rules import judge_open
 from sexton.base.errors import ConfigError
+from sexton.guard.status import Deed
 from sexton.lab.divergences import APACHE_KAFKA_OPTIONS, EMBEDDED_OPTIONS, QUICK, Scenario
 from sexton.lab.hands import ClientHands, Hands
 from sexton.lab.stage import Pace
@@ -32,6 +33,14 @@ NOTHING_MORE: Final[Mapping[str, object]] = {}
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """A guard that looks at this place."""
+
+    news: Callable[[], list[Deed]]  # what it has done since somebody last asked
+    changed_options: Callable[[str], list[str]]  # of a topic that it has let go again
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     name: str
     about: str  # what it is, in a sentence
@@ -41,11 +50,13 @@ class Place:
     hands: Callable[[], Hands]
     pace: Callable[[Scenario, bool], Pace] = lambda _scenario, _early: QUICK
     bumps: bool | None = None  # False: transactions are those of Kafka before 4.0
+    clock_is_moved: bool = False  # only when the scenario says so
+    guard: Beside | None = None
 
     @property
     def forgets_alone(self) -> bool:
         """Does each replica forget by its own timers, with nobody to hold it back?"""
-        return self.policy == "independent"
+        return self.policy == "independent" and self.guard is None
 
     def plays(self, scenario: Scenario, early: bool) -> None:
         """ConfigError if it cannot be played here."""
@@ -94,6 +105,7 @@ def _embedded(policy: Policy, runner: Runner, options: Mapping[str, object]) -> 
             policy,
             _over_the_wire(cluster, runner),
             lambda: ClientHands(cluster),
+            clock_is_moved=True,
         )
 
 

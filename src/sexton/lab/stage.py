@@ -19,6 +19,9 @@ from sexton.testing.cluster import Cluster
 
 AWAY: Final = 3
 BALLAST: Final = "ballast-"
+FILLER: Final = "filler"
+SOME_FILLERS: Final = 5  # more of them in a row are told in a word
+MIN_LAG: Final = "min.compaction.lag.ms"
 FOREVER_MS: Final = (1 << 63) - 1
 _NUMBERS = itertools.count(1)
 
@@ -76,6 +79,7 @@ class Stage:
     topic: str = ""
     story: list[str] = field(default_factory=list)
     _calm: bool = True
+    _cleaning_is_put_off: bool = False
     _fillers: int = 0
 
     def __post_init__(self) -> None:
@@ -151,7 +155,7 @@ class Stage:
         """Some time, and a record in a new segment, so that the one before can be cleaned."""
         self.cluster.let_time_pass(self.pace.step_ms)
         self._fillers += 1
-        self.hands.write(self.topic, "filler", str(self._fillers))
+        self.hands.write(self.topic, FILLER, str(self._fillers))
 
     def passes_until(self, good: Callable[[dict[int, ReplicaLog]], bool]) -> bool:
         """Time passes until it is so; False if that does not come in `most_steps`."""
@@ -164,9 +168,19 @@ class Stage:
     def is_forgotten(self, witness: int) -> bool:
         """Time passes, as much as it takes; is the witness at this offset gone by then?"""
         forgotten = self.passes_until(lambda logs: gone(logs[1], witness))
-        then = "forget" if forgotten else "keep"
-        self.tell(f"time passes; brokers 1 and 2 clean their logs and {then} offset {witness}")
+        then = "clean their logs and forget" if forgotten else "keep"
+        self.tell(f"time passes; brokers 1 and 2 {then} offset {witness}")
         return forgotten
+
+    def put_off_cleaning(self) -> None:
+        """So that one can look at what the next pass would remove."""
+        self.cluster.alter_topic(self.topic, {MIN_LAG: FOREVER_MS})
+        self._cleaning_is_put_off = True
+
+    def _go_on_cleaning(self) -> None:
+        if self._cleaning_is_put_off:
+            self.cluster.alter_topic(self.topic, {MIN_LAG: None})
+            self._cleaning_is_put_off = False
 
     # ── brokers ──
 
@@ -219,7 +233,7 @@ class Stage:
         self.tell(f"a consumer sees {in_words(seen)}")
         if self.look is not None:
             self.look(self.topic)
-        self.cluster.alter_topic(self.topic, {"min.compaction.lag.ms": None})
+        self._go_on_cleaning()
         cleaned_up = self.passes_until(
             lambda logs: all(gone(log, witness) for log in logs.values())
         )
@@ -259,10 +273,16 @@ def values_in(seen: Consumed) -> str:
 def held(log: ReplicaLog) -> str:
     """What a replica holds, in words; of many keys that nothing happens to, only where they are."""
     words: list[str] = []
-    for other, batches in itertools.groupby(log.batches, lambda each: f":{BALLAST}" in each):
+    for kind, batches in itertools.groupby(log.batches, _kind):
         found = list(batches)
-        if other:
+        if kind == "other" or (kind == "filler" and len(found) > SOME_FILLERS):
             first, last = (each.partition(":")[0] for each in (found[0], found[-1]))
-            found = [f"{first}..{last}:(other keys)"]
+            found = [f"{first}..{last}:({'other keys' if kind == 'other' else 'fillers'})"]
         words += found
     return " ".join(words) or "nothing"
+
+
+def _kind(batch: str) -> str:
+    if f":{BALLAST}" in batch:
+        return "other"
+    return "filler" if f":{FILLER}=" in batch else ""

@@ -126,7 +126,18 @@ class Panic:
     at_ms: int
 
 
-Order = Hold | Maintenance | Audited | LastSeen | Panic
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large a topic was on one broker when it was first looked at in this cycle."""
+
+    topic: str
+    broker: int
+    cycle: int
+    bytes: int
+    at_ms: int
+
+
+Order = Hold | Maintenance | Audited | LastSeen | Panic | Size
 Saying = Note | Order
 
 
@@ -144,6 +155,8 @@ def key_of(saying: Saying) -> bytes:
             return _json({"topic": topic, "cycle": cycle, "by": by})
         case Hold(topic) | Audited(topic):
             return _json({"order": _order_name(saying), "topic": topic})
+        case Size(topic, broker):
+            return _json({"order": _order_name(saying), "topic": topic, "broker": broker})
         case _:
             return _json({"order": _order_name(saying)})
 
@@ -177,6 +190,7 @@ _ORDERS: dict[str, type[Order]] = {
     "audited": Audited,
     "last-seen": LastSeen,
     "panic": Panic,
+    "size": Size,
 }
 
 
@@ -208,6 +222,7 @@ class Memory:
     maintenance_until_ms: int = 0
     last_seen_ms: int = 0
     panic: Panic | None = None
+    sizes: dict[tuple[str, int], Size] = field(default_factory=dict)  # by topic and broker
     not_understood: int = 0
     next_offset: int = 0
 
@@ -230,6 +245,8 @@ class Memory:
                 self.last_seen_ms = max(self.last_seen_ms, at_ms)
             case Panic() as panic:
                 self.panic = panic
+            case Size(topic, broker) as size:
+                self.sizes[topic, broker] = size
             case None:
                 self.not_understood += 1
 

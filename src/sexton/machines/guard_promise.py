@@ -73,7 +73,7 @@ def _of_topic(guard: Guard, watched: Watched, entry: Entry | None) -> Iterator[F
             {"now": _lags(options.own), "before": _lags(entry.note.previous)},
             "freeze it again with `sexton guard run --reapply`, or wait until all are back",
         )  # fmt: skip
-    elif entry.note.raised and entry.note.previous.max not in (None, FOREVER):
+    elif options.own.max == FOREVER and entry.note.previous.max not in (None, FOREVER):
         yield Finding(
             "guard-deadline", "note", name,
             "max.compaction.lag.ms is suspended: what had to be deleted by then stays longer",

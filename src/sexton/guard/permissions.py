@@ -1,0 +1,36 @@
+"""Which ACL is missing?
+
+Kafka says that something is not authorized, and not what would authorize it. Whoever asks knows:
+
+    with needing("Write", "topic _sexton_guard"):
+        await append(...)
+
+docs/how-to/run-the-guard.md lists all that a guard needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sexton.base.errors import Refused, SextonError
+from sexton.base.kafka_errors import KafkaError
+
+CLUSTER = "the cluster"
+DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+
+
+class NotAllowed(SextonError):
+    """This user lacks an ACL."""
+
+
+@contextmanager
+def needing(operation: str, resource: str) -> Iterator[None]:
+    try:
+        yield
+    except Refused as error:
+        if error.error not in DENIED:
+            raise
+        why = f"this user has no ACL that allows {operation} on it"
+        hint = "see Least privilege in docs/how-to/run-the-guard.md"
+        raise NotAllowed(resource, why, hint) from error
