@@ -10,7 +10,6 @@ marked as such, and left to Python, which meets it once in a million rows.
 Rows come from `records.decode`, which has checked that every span is inside its buffer.
 """
 
-# mypy: ignore-errors
 from __future__ import annotations
 
 import numpy as np

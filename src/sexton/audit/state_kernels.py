@@ -11,7 +11,6 @@ Rows have been turned into arrays before: fingerprints, numbers, offsets. The ca
 there is room for at least one more key, and for one more event.
 """
 
-# mypy: ignore-errors
 from __future__ import annotations
 
 import numpy as np

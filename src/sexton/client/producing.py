@@ -1,17 +1,19 @@
 """Finished record batches to their leaders, inside one transaction, several under way at once.
 
-    stamp(batch, transaction, sequence) ──▶ BatchSender.send ──▶ leader    up to IN_FLIGHT each
-                                                                ◀── answers, in order
+    stamp(batch, transaction, sequence) ──▶ queue ──▶ a request for each leader, up to IN_FLIGHT
+                                                      └─ one batch of each of its partitions
+                                                ◀── answers, in order
 
 A batch comes whole: encoded, compressed, without a producer. Here it gets the producer's fields,
 and the checksum that covers them; its records are not looked at. Sequences count from 0 in every
-partition, since every transaction here has an epoch of its own.
+partition, since every transaction here has an epoch of its own. Batches wait until there are enough
+for a request of some size: what a broker does for a request it need not do for each partition.
 
-The first batch of a partition goes alone. A broker that has to add the partition to the transaction
-may not be ready for it, the leader may just be moving: it is sent again until it is taken, which is
-safe, as it is the same batch under the same sequence. Any error after that fails the whole send.
-Whoever sends begins again with a new epoch then; to repair a pipeline of which some batches may
-have arrived is more than this needs.
+The first batch of a partition goes ahead of all others. A broker that has to add the partition to
+the transaction may not be ready for it, the leader may just be moving: it is sent again until it is
+taken, which is safe, as it is the same batch under the same sequence. Any error after that fails
+the whole send. Whoever sends begins again with a new epoch then; to repair a pipeline of which some
+batches may have arrived is more than this needs.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Coroutine, Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -39,6 +42,7 @@ from sexton.protocol.messages.produce import (
 from sexton.records.layout import TRANSACTIONAL, sequence_after
 
 IN_FLIGHT: Final = 5  # the batches of a producer that a broker remembers, to know a second one
+REQUEST_BYTES: Final = 1 << 20  # what makes a request worth its while
 _ALL: Final = -1  # acks
 _VERSIONS = {ANNOUNCED: range(3, 12), 2: range(12, 13)}  # from 13 on topics go by id
 _TAKEN = (KafkaError.NONE, KafkaError.DUPLICATE_SEQUENCE_NUMBER)
@@ -49,6 +53,8 @@ _PRODUCER = struct.Struct(">qhi")  # id, epoch, base sequence
 _PRODUCER_AT = 43
 _COUNT = struct.Struct(">i")
 _COUNT_AT = 57
+
+Batches = dict[TopicPartition, bytearray]
 
 
 def stamp(batch: bytearray, producer_id: int, epoch: int, sequence: int) -> int:
@@ -68,42 +74,60 @@ class BatchSender:
     """Sends batches of one transaction, each partition's in the order of the calls."""
 
     def __init__(
-        self, client: Client, transaction: Transaction, patience: Patience = PROMPT
+        self,
+        client: Client,
+        transaction: Transaction,
+        patience: Patience = PROMPT,
+        request_bytes: int = REQUEST_BYTES,
     ) -> None:
         self._client = client
         self._transaction = transaction
         self._patience = patience
+        self._request_bytes = request_bytes
         self._sequences: dict[TopicPartition, int] = {}
-        self._leaders: dict[TopicPartition, int] = {}
+        self._leaders: dict[TopicPartition, int] = {}  # of partitions whose first batch is taken
+        self._queue: dict[TopicPartition, deque[bytearray]] = {}
+        self._queued = 0  # bytes
         self._under_way: dict[int, deque[asyncio.Task[None]]] = {}  # by leader, in order
         self.records = 0  # of all batches given so far
 
     async def send(self, at: TopicPartition, batch: bytearray) -> None:
-        """Returns when the batch is on its way, and with the first of a partition when it is taken.
+        """Returns when it is queued or on its way; raises what became of an earlier one.
 
-        Raises what became of an earlier one. `batch` is changed, and belongs to the sender.
+        `batch` is changed, and belongs to the sender.
         """
-        begun = at in self._sequences
         sequence = self._sequences.get(at, 0)
         count = stamp(batch, self._transaction.producer_id, self._transaction.epoch, sequence)
         self._sequences[at] = sequence_after(sequence, count)
         self.records += count
-        if not begun:
-            await self.flush()
-            await self._first(at, batch)
-            return
-        leader = self._leaders[at]
-        under_way = self._under_way.setdefault(leader, deque())
-        while len(under_way) >= IN_FLIGHT:
-            await self._oldest(under_way)
-        under_way.append(asyncio.create_task(self._produce(at, leader, batch)))
-        await asyncio.sleep(0)  # it is written now, before any later one
+        self._queue.setdefault(at, deque()).append(batch)
+        self._queued += len(batch)
+        if self._queued >= self._request_bytes:
+            await self._round()
 
     async def flush(self) -> None:
         """Returns when every batch is taken; raises the first thing that went wrong."""
+        while self._queue:
+            await self._round()
         for under_way in self._under_way.values():
             while under_way:
                 await self._oldest(under_way)
+
+    async def _round(self) -> None:
+        """Sends one batch of each partition that has any."""
+        batches = {at: waiting.popleft() for at, waiting in self._queue.items()}
+        self._queue = {at: waiting for at, waiting in self._queue.items() if waiting}
+        self._queued -= sum(map(len, batches.values()))
+        new = {at: batch for at, batch in batches.items() if at not in self._leaders}
+        if new:
+            await self._begin(new)
+        known = {at: batch for at, batch in batches.items() if at not in new}
+        for leader, some in _by_leader(known, self._leaders).items():
+            under_way = self._under_way.setdefault(leader, deque())
+            while len(under_way) >= IN_FLIGHT:
+                await self._oldest(under_way)
+            under_way.append(asyncio.create_task(self._produce(leader, some)))
+        await asyncio.sleep(0)  # they are written now, before any later one
 
     async def _oldest(self, under_way: deque[asyncio.Task[None]]) -> None:
         try:
@@ -115,38 +139,100 @@ class BatchSender:
             await asyncio.gather(*others, return_exceptions=True)
             raise
 
-    async def _first(self, at: TopicPartition, batch: bytearray) -> None:
-        if self._transaction.version == ANNOUNCED:
-            await add_partitions(self._client, self._transaction, [at], self._patience)
-        await until_ready(self._to_leader(at, batch), self._patience)
+    # ── first batches ──
 
-    def _to_leader(self, at: TopicPartition, batch: bytearray) -> Callable[[], Awaitable[None]]:
+    async def _begin(self, batches: Batches) -> None:
+        """Returns when all of them are taken."""
+        if self._transaction.version == ANNOUNCED:
+            await add_partitions(self._client, self._transaction, batches, self._patience)
+        try:
+            leaders = await self._find_leaders(batches)
+        except (PeerError, Refused):
+            leaders = {}
+        together = {at: batch for at, batch in batches.items() if leaders.get(at, -1) >= 0}
+        await _all(
+            *(self._first_of(*each) for each in _by_leader(together, leaders).items()),
+            *(self._first(*each) for each in batches.items() if each[0] not in together),
+        )
+
+    async def _find_leaders(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        topology = await self._client.topology(sorted({at.topic for at in partitions}))
+        return {at: topology.place(at).leader for at in partitions}
+
+    async def _first_of(self, leader: int, batches: Batches) -> None:
+        """All to one leader at once; what that does not take goes again, each by itself."""
+        again: Iterable[TopicPartition] = batches
+        with suppress(PeerError, Refused):
+            again = await self._ask(leader, batches)
+            self._leaders.update((at, leader) for at in batches if at not in again)
+        await _all(*(self._first(at, batches[at]) for at in again))
+
+    async def _first(self, at: TopicPartition, batch: bytearray) -> None:
         async def ask() -> None:
             leader = (await self._client.place(at)).leader
             if leader < 0:
                 self._client.look_elsewhere()
                 raise Refused(KafkaError.LEADER_NOT_AVAILABLE, f"nobody leads {at}")
             try:
-                await self._produce(at, leader, batch)
+                await self._produce(leader, {at: batch})
             except (PeerError, Refused):
                 self._client.look_elsewhere()
                 raise
             self._leaders[at] = leader
 
-        return ask
+        await until_ready(ask, self._patience)
 
-    async def _produce(self, at: TopicPartition, leader: int, batch: bytearray) -> None:
-        data = TopicProduceData(
-            at.topic, partition_data=[PartitionProduceData(at.partition, batch)]
-        )
-        timeout_ms = self._patience.timeout_ms
-        request = ProduceRequest(self._transaction.transactional_id, _ALL, timeout_ms, [data])
+    # ── requests ──
+
+    async def _produce(self, leader: int, batches: Batches) -> None:
+        for refusal in (await self._ask(leader, batches)).values():
+            raise refusal
+
+    async def _ask(
+        self, leader: int, batches: Batches
+    ) -> dict[TopicPartition, Refused | PeerError]:
+        """What the leader did not take, and why."""
+        topics: dict[str, TopicProduceData] = {}
+        for at, batch in batches.items():
+            topic = topics.setdefault(at.topic, TopicProduceData(at.topic))
+            topic.partition_data.append(PartitionProduceData(at.partition, batch))
+        request = ProduceRequest(
+            self._transaction.transactional_id, _ALL, self._patience.timeout_ms,
+            list(topics.values()),
+        )  # fmt: skip
         connection = await self._client.broker(leader)
         answer = await connection.ask(request, _VERSIONS[self._transaction.version])
-        try:
-            result = answer.responses[0].partition_responses[0]
-        except IndexError:
-            why = f"a Produce to {at} is answered without it"
-            raise PeerError(connection.peer, why) from None
-        if result.error_code not in _TAKEN:
-            raise refused(result.error_code, result.error_message or f"records for {at}")
+        told = {
+            TopicPartition(topic.name, result.index): result
+            for topic in answer.responses
+            for result in topic.partition_responses
+        }
+        refusals: dict[TopicPartition, Refused | PeerError] = {}
+        for at in batches:
+            if at not in told:
+                why = f"a Produce to {at} is answered without it"
+                refusals[at] = PeerError(connection.peer, why)
+            elif told[at].error_code not in _TAKEN:
+                why = told[at].error_message or f"records for {at}"
+                refusals[at] = refused(told[at].error_code, why)
+        return refusals
+
+
+async def _all(*work: Coroutine[None, None, None]) -> None:
+    """Side by side; when one fails, the others are ended."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _by_leader(batches: Batches, leaders: Mapping[TopicPartition, int]) -> dict[int, Batches]:
+    found: dict[int, Batches] = {}
+    for at, batch in batches.items():
+        found.setdefault(leaders[at], {})[at] = batch
+    return found

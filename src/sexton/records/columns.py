@@ -49,8 +49,8 @@ class Spans:
             for position, length in zip(self.position.tolist(), self.length.tolist(), strict=True)
         ]
 
-    def take(self, rows: Array) -> Spans:
-        """The column with these rows only (a mask or row numbers), over the same bytes."""
+    def take(self, rows: Array | slice) -> Spans:
+        """The column with these rows only (a mask, row numbers or a slice), over the same bytes."""
         return Spans(self.data, self.position[rows], self.length[rows])
 
     @classmethod

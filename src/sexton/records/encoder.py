@@ -26,6 +26,7 @@ from sexton.records.layout import (
 from sexton.records.tables import HEADER_TYPE, Array, field
 
 BATCH_BYTES = 16384  # the Java producer's batch.size
+_CODEC_AT = 22  # the low byte of a batch's attributes
 
 
 def rows(
@@ -168,10 +169,12 @@ def _compress(plain: memoryview, sizes: list[int], codecs: list[int]) -> Array:
 
 
 def compressed(batch: memoryview, codec: int) -> bytearray:
-    """A plain batch with its records compressed; its attributes name the codec already."""
+    """A plain batch with its records compressed, which its attributes say then."""
     from sexton.records import kernels
     from sexton.records.native import address
 
-    packed = bytearray(batch[:HEADER_BYTES]) + deflate(codec, batch[HEADER_BYTES:])
+    packed = bytearray(batch[:HEADER_BYTES])
+    packed[_CODEC_AT] = packed[_CODEC_AT] & ~CODEC_MASK | codec
+    packed += deflate(codec, batch[HEADER_BYTES:])
     kernels.seal(address(np.frombuffer(packed, np.uint8)), len(packed))
     return packed

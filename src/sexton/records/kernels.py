@@ -323,7 +323,7 @@ def decode(
 
 
 @inline
-def _body_size(time_delta, offset_delta, key_size, value_size, headers_size):
+def body_size(time_delta, offset_delta, key_size, value_size, headers_size):
     return (
         1 + varint_size(time_delta) + varint_size(offset_delta)
         + varint_size(key_size) + max(key_size, 0)
@@ -341,7 +341,7 @@ def measure(
     start = row
     while row < stop:
         body = np.int64(
-            _body_size(
+            body_size(
                 load_i64(timestamps + 8 * row) - base_timestamp,
                 load_i64(offsets + 8 * row) - base_offset,
                 np.int64(load_i32(key_len + 4 * row)),
@@ -390,7 +390,7 @@ def _outside(at, length, size):
 
 
 @inline
-def _copy_bytes(to, source, size, source_end):
+def copy_bytes(to, source, size, source_end):
     """Copies in steps of 32 while the source has room for a whole step, else exactly."""
     if source + size + 32 <= source_end:
         stop = to + size
@@ -448,18 +448,18 @@ def encode(
                 or _outside(head, head_size, heads_size)
             ):
                 return -1 - row
-            body = _body_size(time_delta, offset_delta, key_size, value_size, head_size)
+            body = body_size(time_delta, offset_delta, key_size, value_size, head_size)
             place = put_varint(place, np.int64(body))
             store_u8(place, np.uint8(0))
             place = put_varint(place + 1, time_delta)
             place = put_varint(place, offset_delta)
             place = put_varint(place, key_size)
             if key_size > 0:
-                _copy_bytes(place, keys + key, key_size, keys + keys_size)
+                copy_bytes(place, keys + key, key_size, keys + keys_size)
                 place += key_size
             place = put_varint(place, value_size)
             if value_size > 0:
-                _copy_bytes(place, values + value, value_size, values + values_size)
+                copy_bytes(place, values + value, value_size, values + values_size)
                 place += value_size
             if head_size > 1:
                 copy(place, heads + head, head_size)

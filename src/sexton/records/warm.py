@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 KERNEL_MODULES = (
+    "sexton.records.append_kernels",
     "sexton.records.crc_kernels",
     "sexton.records.kernels",
     "sexton.records.lz4_kernels",

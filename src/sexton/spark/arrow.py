@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -82,25 +83,39 @@ def _pieces(found: Rows) -> Iterator[Array]:
 
 
 class _Part:
-    """The rows of one RecordBatch, and what their batches say."""
+    """The rows of one RecordBatch, and what their batches say.
+
+    Mostly they are all rows of some batches: then `rows` is a slice, and columns need not be copied
+    to leave others out.
+    """
 
     def __init__(
-        self, columns: Columns, rows: Array, outcome: Array | None, origin: Origin
+        self, columns: Columns, numbers: Array, outcome: Array | None, origin: Origin
     ) -> None:
+        first, last = int(numbers[0]), int(numbers[-1])
         self.columns = columns
-        self.rows = rows
+        self.numbers = numbers
+        self.rows = slice(first, last + 1) if last - first + 1 == len(numbers) else numbers
         self.origin = origin
-        self.batch = np.searchsorted(columns.first_row, rows, side="right") - 1
         self._outcome = outcome
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.numbers)
+
+    @cached_property
+    def batch(self) -> Array:
+        """Of each row."""
+        found: Array = np.searchsorted(self.columns.first_row, self.numbers, side="right") - 1
+        return found
 
     def of_batch(self, name: str) -> Array:
         return field(self.columns.headers_of_batches, name)[self.batch]
 
     def has(self, bit: int) -> Array:
-        bits: Array = (self.of_batch("attributes") & bit) != 0
+        of_batches = (field(self.columns.headers_of_batches, "attributes") & bit) != 0
+        if not of_batches.any():
+            return np.zeros(len(self), np.bool_)
+        bits: Array = of_batches[self.batch]
         return bits
 
     def outcome(self) -> Array:
@@ -128,7 +143,7 @@ def _partition(part: _Part) -> Any:
 
 
 def _offset(part: _Part) -> Any:
-    return pa.array(part.columns.offset[part.rows])
+    return pa.array(part.columns.offset[part.rows].copy())  # the decoder will use its own again
 
 
 def _timestamp(part: _Part) -> Any:
@@ -177,7 +192,7 @@ def _control(part: _Part) -> Any:
     said: Array = np.full(len(part), -1, np.int64)
     key = part.columns.key
     rows = np.flatnonzero(part.has(CONTROL) & (key.length[part.rows] >= 4))
-    place = key.position[part.rows[rows]].astype(np.int64)
+    place = key.position[part.numbers[rows]].astype(np.int64)
     said[rows] = key.data[place + 2].astype(np.int64) << 8 | key.data[place + 3]
     return _words(said, _CONTROLS)
 

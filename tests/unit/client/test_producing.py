@@ -1,19 +1,29 @@
-"""Are finished batches a producer's after a stamp, and nothing else of them changed?"""
+"""Are finished batches a producer's after a stamp, and all of them in the log, in order?"""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from sexton.base.errors import CorruptLog, Refused
 from sexton.base.kafka_errors import KafkaError
-from sexton.client.producing import stamp
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.connection import Connection
+from sexton.client.producing import REQUEST_BYTES, BatchSender, stamp
+from sexton.client.replica import Isolation
 from sexton.client.retrying import Patience
-from sexton.client.transacting import until_ready
+from sexton.client.transacting import end_transaction, init_producer_id, until_ready
+from sexton.protocol.messages.produce import ProduceRequest
 from sexton.records.columns import Columns, Spans
 from sexton.records.decoder import decode
 from sexton.records.encoder import encode, rows
 from sexton.records.layout import TRANSACTIONAL, BatchHeader, Codec
+from sexton.testing.embedded import EmbeddedCluster
 
 KEYS = Spans.from_list([b"a", None, b"c" * 300])
 VALUES = Spans.from_list([b"1", b"22" * 100, None])
@@ -68,8 +78,6 @@ async def _refusals(*errors: KafkaError) -> int:
 
 
 def test_what_passes_is_waited_for_and_fencing_is_not() -> None:
-    import asyncio
-
     passing = (KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.NOT_COORDINATOR)
     assert asyncio.run(_refusals(*passing)) == 3
     with pytest.raises(Refused, match="PRODUCER_FENCED"):
@@ -77,10 +85,98 @@ def test_what_passes_is_waited_for_and_fencing_is_not() -> None:
 
 
 def test_patience_ends_with_the_error_that_came() -> None:
-    import asyncio
-
     async def ask() -> None:
         raise Refused(KafkaError.CONCURRENT_TRANSACTIONS, "still")
 
     with pytest.raises(Refused, match="CONCURRENT_TRANSACTIONS"):
         asyncio.run(until_ready(ask, Patience(timeout_ms=1, backoff_ms=1, most_backoff_ms=1)))
+
+
+# ── to a cluster ──
+
+PARTITIONS, ROUNDS = 12, 3
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=2) as running:
+        yield running
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many partitions each Produce had."""
+    seen: list[int] = []
+    ask = Connection.ask
+
+    async def watched(self: Connection, request: Any, *given: Any) -> Any:
+        if isinstance(request, ProduceRequest):
+            seen.append(sum(len(topic.partition_data) for topic in request.topic_data))
+        return await ask(self, request, *given)
+
+    monkeypatch.setattr(Connection, "ask", watched)
+    return seen
+
+
+def one_record(value: bytes) -> bytearray:
+    column = Spans.from_list([value])
+    return bytearray(encode(rows(np.array([5]), column, column)))
+
+
+async def sent(
+    cluster: EmbeddedCluster, topic: str, request_bytes: int
+) -> list[list[bytes | None]]:
+    """Numbers to all partitions in turn; what a reader of committed records finds in each."""
+    places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    found: list[list[bytes | None]] = []
+    async with Client(cluster.bootstrap_servers) as client:
+        transaction = await init_producer_id(client, topic, 60_000)
+        sender = BatchSender(client, transaction, request_bytes=request_bytes)
+        for turn in range(ROUNDS):
+            for at in places:
+                await sender.send(at, one_record(b"%d" % turn))
+        await sender.flush()
+        assert sender.records == PARTITIONS * ROUNDS
+        await end_transaction(client, transaction, committed=True)
+        for at in places:
+            replica = client.replica(at, (await client.place(at)).leader)
+            chunks = [
+                chunk
+                async for chunk in replica.read(0, end=ROUNDS, isolation=Isolation.READ_COMMITTED)
+            ]
+            data = [batch for chunk in chunks for batch in chunk.batches()]
+            taken = [b for b in data if not b.header.is_control]
+            found.append([record.value for batch in taken for record in batch.records()])
+    return found
+
+
+def test_partitions_share_requests_and_each_keeps_its_order(
+    cluster: EmbeddedCluster, requests: list[int]
+) -> None:
+    cluster.create_topic("shared", PARTITIONS)
+    expected = [[b"%d" % turn for turn in range(ROUNDS)]] * PARTITIONS
+    assert asyncio.run(sent(cluster, "shared", REQUEST_BYTES)) == expected
+    # A round for each batch of a partition, and a request in it for each of two leaders; some of
+    # the first may have gone again, alone.
+    together = [size for size in requests if size > 1]
+    assert len(together) == 2 * ROUNDS and sum(together) == PARTITIONS * ROUNDS
+    # The control: nothing waits for company, and there are as many requests as batches.
+    requests.clear()
+    cluster.create_topic("alone", PARTITIONS)
+    assert asyncio.run(sent(cluster, "alone", 1)) == expected
+    assert set(requests) == {1} and len(requests) >= PARTITIONS * ROUNDS
+
+
+def test_what_a_leader_never_takes_is_raised_as_it_is(cluster: EmbeddedCluster) -> None:
+    cluster.create_topic("small", 2, {"max.message.bytes": 500})
+
+    async def run() -> None:
+        async with Client(cluster.bootstrap_servers) as client:
+            transaction = await init_producer_id(client, "small", 60_000)
+            sender = BatchSender(client, transaction)
+            await sender.send(TopicPartition("small", 0), one_record(b"v"))
+            await sender.send(TopicPartition("small", 1), one_record(b"v" * 1000))
+            await sender.flush()
+
+    with pytest.raises(Refused, match="MESSAGE_TOO_LARGE"):
+        asyncio.run(run())

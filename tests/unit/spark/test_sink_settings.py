@@ -9,6 +9,7 @@ import pytest
 from sexton.base.errors import ConfigError
 from sexton.records.layout import Codec
 from sexton.spark.sink_builder import ExactlyOnceWriter, exactly_once_writer
+from sexton.spark.sink_senders import Senders, check_allocation
 from sexton.spark.sink_settings import checked_name, sink_settings
 
 
@@ -57,6 +58,25 @@ def test_a_name_has_to_fit_into_a_transactional_id() -> None:
             checked_name("job_id", name)
 
 
+def test_senders_are_a_number_or_left_to_us() -> None:
+    def chosen(senders: object) -> Senders:
+        return sink_settings(topic="t", bootstrap_servers="here:9092", senders=senders).senders
+
+    assert [chosen(given) for given in (1, "3", "auto")] == [1, 3, "auto"]
+    for wrong in (0, -1, "many", "", True):
+        with pytest.raises(ConfigError, match="senders"):
+            chosen(wrong)
+
+
+def test_several_senders_are_refused_where_executors_come_and_go() -> None:
+    check_allocation(1, "true")
+    check_allocation("auto", "false")
+    for wanted in (2, "auto"):
+        with pytest.raises(ConfigError, match="dynamicAllocation") as caught:
+            check_allocation(wanted, "True")
+        assert "leave senders at 1" in str(caught.value.hint)
+
+
 # ── by Spark's names ──
 
 
@@ -67,11 +87,11 @@ def writer() -> ExactlyOnceWriter:
 
 
 def test_the_builder_takes_sparks_names_in_any_case() -> None:
-    built = writer().options(TOPIC="t", markertopic="m", afterBatch=6)
+    built = writer().options(TOPIC="t", markertopic="m", afterBatch=6, senders="auto")
     built.option("kafka.bootstrap.servers", "here:9092").option("Kafka.Compression.Type", "lz4")
     told = built.settings()
     assert (told.topic, told.marker_topic, told.after_batch) == ("t", "m", 6)
-    assert told.codec is Codec.LZ4
+    assert (told.codec, told.senders) == (Codec.LZ4, "auto")
 
 
 def test_the_builder_says_what_is_missing_or_misspelt() -> None:
