@@ -1,0 +1,100 @@
+"""`sexton retry explain`: why does this key wait?"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton.cli.cluster_reach import (
+    BootstrapOption,
+    CommandConfigOption,
+    DataOption,
+    Reach,
+    SettingsOption,
+)
+from sexton.cli.options import FormatOption
+from sexton.cli.output import Output
+from sexton.cli.retry_reach import (
+    LOCKS,
+    DeadTopicOption,
+    GroupOption,
+    LocksTopicOption,
+    RetryTopicOption,
+    TopicOption,
+    lock_row,
+    names_of,
+)
+from sexton.cli.txn_reach import ago, when
+from sexton.cli.writers import Format
+
+if TYPE_CHECKING:
+    from sexton.client.client import Client
+    from sexton.retry.looking import Lock
+
+EXAMPLES = (
+    (
+        "Why is order-123 not handled?",
+        "sexton retry explain order-123 -b localhost:9092 --topic orders --group billing",
+    ),
+)
+
+
+def command(
+    key: Annotated[str, typer.Argument(help="The key, as text.")],
+    topic: TopicOption = None,
+    group: GroupOption = None,
+    retry_topic: RetryTopicOption = None,
+    locks_topic: LocksTopicOption = None,
+    dead_topic: DeadTopicOption = None,
+    bootstrap: BootstrapOption = None,
+    settings: SettingsOption = None,
+    command_config: CommandConfigOption = None,
+    data: DataOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Say why a key waits: its messages in order, what the first one waits for, what to do."""
+    names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
+    wanted = key.encode()
+
+    async def work(client: Client) -> list[Lock]:
+        from sexton.retry.looking import locks_of, look, reasons
+
+        found = []
+        for seen in await look(client, names, group or ""):
+            if seen.task.pending.of_key(wanted):
+                why = await reasons(client, names, seen.name)
+                found += [lock for lock in locks_of(seen, why) if lock.held.key == wanted]
+        return found
+
+    with Output("retry explain", format) as out:
+        locks = Reach(bootstrap, settings, command_config, data).with_client(work)
+        out.rows("locks", LOCKS, map(lock_row, locks))
+        out.say(_told(key, locks))
+        out.summarize(key=key, locked=bool(locks), depth=len(locks))
+
+
+def _told(key: str, locks: list[Lock]) -> str:
+    if not locks:
+        return f"\nNothing waits for {key}: its next message is handled when it is read."
+    first, behind = locks[0], len(locks) - 1
+    held = first.held
+    lines = [f"\n{key} has waited since {when(held.since_ms)} ({ago(held.since_ms)})."]
+    because = f" The last time: {first.reason}" if first.reason else ""
+    times = "once" if held.attempts == 1 else f"{held.attempts} times"
+    if held.dead:
+        lines.append(f"{first.text} has failed {times} and holds its key.{because}")
+        lines.append(f"To try it again: sexton retry redrive {first.text} ...")
+        lines.append(f"To go on without it: sexton retry skip {first.text} ...")
+    elif held.attempts:
+        lines.append(f"{first.text} has failed {times}.{because}")
+        if held.not_before_ms > time.time() * 1000:
+            lines.append(f"It is tried again at {when(held.not_before_ms)}.")
+        else:
+            lines.append("It is due: an instance that runs tries it now.")
+    else:
+        lines.append(f"{first.text} has not been tried yet, and is due.")
+    if behind:
+        lines.append(f"{behind} more of this key wait behind it, in this order.")
+    return "\n".join(lines)

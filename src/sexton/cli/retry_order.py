@@ -1,0 +1,86 @@
+"""What `retry redrive` and `retry skip` share: choose messages, write commands, wait for owners."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sexton.base.errors import ConfigError
+from sexton.base.partitions import TopicPartition
+from sexton.cli.retry_reach import key_text, operator
+
+if TYPE_CHECKING:
+    from sexton.client.client import Client
+    from sexton.machines.retry_records import TaskName, Verb
+    from sexton.report.tables import Row
+    from sexton.retry.commanding import Sent
+    from sexton.retry.looking import Seen
+    from sexton.retry.topics import Names
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A message that is meant."""
+
+    name: TaskName
+    id: int
+    key: bytes | None
+    waits: bool  # or has a retry record without a lock; False: nobody waits for it any more
+    orphan_at: int | None = None  # where that record is in the retry topic
+
+    @property
+    def text(self) -> str:
+        return self.name.id_of(self.id).decode()
+
+    def row(self, do: str, outcome: str) -> Row:
+        return self.text, key_text(self.key), do, outcome
+
+
+def choose(
+    names: Names, seen: list[Seen], texts: list[str] | None, key: str | None, all_held: bool
+) -> list[Chosen]:
+    """By id, by key, or all that are held; exactly one of these ways."""
+    from sexton.retry.looking import task_of
+
+    if (bool(texts) + (key is not None) + all_held) != 1:
+        hint = "as in orders-3-17, or --key order-123, or --all-held"
+        raise ConfigError("ID, --key or --all-held", "exactly one of them is needed", hint)
+    by_partition = {each.name.partition: each for each in seen}
+    chosen: list[Chosen] = []
+    for text in texts or ():
+        name, message = task_of(names, text)
+        at = by_partition.get(name.partition)
+        if at is None:
+            raise ConfigError(text, f"the topic has {len(seen)} partitions")
+        held = at.task.pending.held.get(message)
+        orphan_at = at.task.orders.orphans.get(message)
+        waits = held is not None or orphan_at is not None
+        chosen.append(Chosen(name, message, held.key if held else None, waits, orphan_at))
+    for each in seen:
+        for message, held in sorted(each.task.pending.held.items()):
+            if (all_held and held.dead) or (key is not None and held.key == key.encode()):
+                chosen.append(Chosen(each.name, message, held.key, waits=True))
+    return chosen
+
+
+async def order(client: Client, names: Names, do: Verb, chosen: list[Chosen]) -> list[Sent]:
+    from sexton.machines.retry_records import Command
+    from sexton.retry.commanding import Sent, send
+
+    now_ms, by, sent = time.time_ns() // 1_000_000, operator(), list[Sent]()
+    for each in chosen:
+        key = each.key if each.orphan_at is None else await _key_of(client, names, each)
+        command = Command(do, each.id, key, by, now_ms)
+        sent.append(await send(client, names, each.name, command))
+    return sent
+
+
+async def _key_of(client: Client, names: Names, orphan: Chosen) -> bytes | None:
+    """Without a lock only the retry record knows which key it belongs to."""
+    from sexton.retry.reading import retry_records
+
+    assert orphan.orphan_at is not None
+    at = TopicPartition(names.retry, orphan.name.partition)
+    found = await retry_records(client, at, [orphan.orphan_at])
+    return found[orphan.orphan_at][1].lock_key if orphan.orphan_at in found else None

@@ -1,0 +1,117 @@
+"""What the `retry` commands share: whose topics are meant, and a message as people see it."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from sexton.base.errors import ConfigError
+from sexton.cli.output import Output
+from sexton.cli.txn_reach import ago, when
+from sexton.report.tables import Column, Row, number
+
+if TYPE_CHECKING:
+    from sexton.retry.commanding import Sent
+    from sexton.retry.looking import Lock
+    from sexton.retry.topics import Names
+
+T = TypeVar("T")
+
+TopicOption = Annotated[
+    str | None, typer.Option("--topic", metavar="TOPIC", help="The main topic.")
+]
+GroupOption = Annotated[
+    str | None, typer.Option("--group", metavar="GROUP", help="The group that handles it.")
+]
+RetryTopicOption = Annotated[
+    str | None,
+    typer.Option("--retry-topic", metavar="TOPIC", help="If it is not TOPIC.GROUP.retry."),
+]
+LocksTopicOption = Annotated[
+    str | None,
+    typer.Option("--locks-topic", metavar="TOPIC", help="If it is not TOPIC.GROUP.locks."),
+]
+DeadTopicOption = Annotated[
+    str | None,
+    typer.Option("--dead-topic", metavar="TOPIC", help="If it is not TOPIC.GROUP.dead."),
+]
+MessagesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ID", help="Messages, as `retry locks` names them: orders-3-17."),
+]
+KeyOption = Annotated[
+    str | None, typer.Option("--key", metavar="KEY", help="Every message of this key that waits.")
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+]
+WaitOption = Annotated[
+    float,
+    typer.Option(
+        "--wait", metavar="SECONDS", help="How long to wait until an instance has done it.", min=0
+    ),
+]
+LOCKS = (
+    Column("id"), Column("key"), Column("state"), number("attempts"), Column("locked_since"),
+    Column("not_before"), Column("behind"), Column("reason"),
+)  # fmt: skip
+ORDERS = (Column("id"), Column("key"), Column("do"), Column("outcome"))
+
+
+def names_of(
+    topic: str | None, group: str | None, retry: str | None, locks: str | None, dead: str | None
+) -> Names:
+    from sexton.retry.topics import Names
+
+    if topic is None or group is None:
+        raise ConfigError(
+            "--topic and --group", "are both needed", "as in --topic orders --group billing"
+        )
+    return Names.of(topic, group, retry, locks, dead)
+
+
+def key_text(key: bytes | None) -> str | None:
+    return None if key is None else key.decode(errors="backslashreplace")
+
+
+def lock_row(lock: Lock) -> Row:
+    held = lock.held
+    if held.dead:
+        state = "held"
+    elif lock.behind is not None:
+        state = "behind"
+    else:
+        state = "due" if held.not_before_ms <= time.time() * 1000 else "waits"
+    return (
+        lock.text,
+        key_text(held.key),
+        state,
+        held.attempts,
+        when(held.since_ms),
+        when(held.not_before_ms) if held.not_before_ms else None,
+        None if lock.behind is None else lock.name.id_of(lock.behind).decode(),
+        lock.reason or None,
+    )
+
+
+def age(since_ms: int | None) -> str | None:
+    return None if since_ms is None else ago(since_ms)
+
+
+def operator() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
+
+def say_pending(out: Output, left: list[Sent], wait_s: float) -> None:
+    """A command that nobody has taken is not lost, but it is not done either."""
+    if not left or not wait_s:
+        return
+    why = f"not carried out within {wait_s:g} s: it stays in the retry topic until an instance runs"
+    for each in left:
+        out.incomplete(f"{each.at}, offset {each.offset}", why)

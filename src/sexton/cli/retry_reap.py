@@ -1,0 +1,94 @@
+"""`sexton retry reap`: are there locks that nobody will release?"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from sexton.cli.cluster_reach import (
+    BootstrapOption,
+    CommandConfigOption,
+    DataOption,
+    Reach,
+    SettingsOption,
+)
+from sexton.cli.options import FormatOption
+from sexton.cli.output import Output
+from sexton.cli.retry_reach import (
+    DeadTopicOption,
+    DryRunOption,
+    GroupOption,
+    LocksTopicOption,
+    RetryTopicOption,
+    TopicOption,
+    WaitOption,
+    names_of,
+    operator,
+    say_pending,
+)
+from sexton.cli.writers import Format
+from sexton.report.tables import Column, number
+
+if TYPE_CHECKING:
+    from sexton.client.client import Client
+    from sexton.retry.commanding import Sent
+    from sexton.retry.looking import Seen
+
+EXAMPLES = (
+    (
+        "What would be released?",
+        "sexton retry reap -b localhost:9092 --topic orders --group billing --dry-run",
+    ),
+    ("Release it", "sexton retry reap -b localhost:9092 --topic orders --group billing"),
+)
+COLUMNS = (number("partition"), Column("id"), Column("why"))
+
+
+def command(
+    dry_run: DryRunOption = False,
+    wait: WaitOption = 10.0,
+    topic: TopicOption = None,
+    group: GroupOption = None,
+    retry_topic: RetryTopicOption = None,
+    locks_topic: LocksTopicOption = None,
+    dead_topic: DeadTopicOption = None,
+    bootstrap: BootstrapOption = None,
+    settings: SettingsOption = None,
+    command_config: CommandConfigOption = None,
+    data: DataOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Have the instances look for stale locks and release them, or show what they would find.
+
+    A lock is stale only if its message provably does not wait: everything below it is settled, or
+    the retry topic holds no record of it. Every start of a partition does this by itself; here the
+    partitions that have stale locks are started up again where they are.
+    """
+    names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
+
+    async def work(client: Client) -> tuple[list[Seen], list[Sent], list[Sent]]:
+        from sexton.machines.retry_records import Command
+        from sexton.retry.commanding import send, until_done
+        from sexton.retry.looking import look
+
+        seen = await look(client, names, group or "")
+        stale = [each for each in seen if each.task.stale.locks or each.task.stale.retries]
+        if dry_run:
+            return stale, [], []
+        now_ms = time.time_ns() // 1_000_000
+        order = Command("reap", by=operator(), at_ms=now_ms)
+        sent = [await send(client, names, each.name, order) for each in stale]
+        return stale, sent, await until_done(client, sent, wait)
+
+    with Output("retry reap", format) as out:
+        reach = Reach(bootstrap, settings, command_config, data)
+        stale, sent, left = reach.with_client(work)
+        rows = [
+            (each.name.partition, each.name.id_of(report.id).decode(), report.text)
+            for each in stale
+            for report in each.task.reports
+            if report.code == "stale-lock" and report.id is not None
+        ]
+        out.rows("locks", COLUMNS, rows)
+        say_pending(out, left, wait)
+        out.summarize(stale=len(rows), partitions=len(stale), done=len(sent) - len(left))

@@ -1,0 +1,101 @@
+"""`sexton retry status`: how much waits, where, and since when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sexton.cli.cluster_reach import (
+    BootstrapOption,
+    CommandConfigOption,
+    DataOption,
+    Reach,
+    SettingsOption,
+)
+from sexton.cli.options import FormatOption
+from sexton.cli.output import Output
+from sexton.cli.retry_reach import (
+    DeadTopicOption,
+    GroupOption,
+    LocksTopicOption,
+    RetryTopicOption,
+    TopicOption,
+    age,
+    names_of,
+)
+from sexton.cli.writers import Format
+from sexton.report.tables import Column, Row, number
+
+if TYPE_CHECKING:
+    from sexton.client.client import Client
+    from sexton.retry.looking import Seen
+
+EXAMPLES = (
+    (
+        "Of the group `billing` on the topic `orders`",
+        "sexton retry status -b localhost:9092 --topic orders --group billing",
+    ),
+    (
+        "For a program",
+        "sexton retry status -b localhost:9092 --topic orders --group billing --format json",
+    ),
+)
+COLUMNS = (
+    number("partition"), number("position"), number("lag"), number("locked_keys"), number("depth"),
+    number("held"), Column("oldest"), number("stale"), number("orphans"),
+)  # fmt: skip
+
+
+def command(
+    topic: TopicOption = None,
+    group: GroupOption = None,
+    retry_topic: RetryTopicOption = None,
+    locks_topic: LocksTopicOption = None,
+    dead_topic: DeadTopicOption = None,
+    bootstrap: BootstrapOption = None,
+    settings: SettingsOption = None,
+    command_config: CommandConfigOption = None,
+    data: DataOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Show what waits in each partition of an ordered retry, and for how long.
+
+    depth counts messages that wait, held those of them that only an operator can set free. stale
+    are locks that the next start of their partition releases, orphans are messages without a lock,
+    which nobody will handle unless they are redriven.
+    """
+    names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
+
+    async def work(client: Client) -> list[Seen]:
+        from sexton.retry.looking import look
+
+        return await look(client, names, group or "")
+
+    with Output("retry status", format) as out:
+        seen = Reach(bootstrap, settings, command_config, data).with_client(work)
+        out.rows("partitions", COLUMNS, map(_row, seen))
+        pending = [each.task.pending for each in seen]
+        oldest = [ms for each in pending if (ms := each.oldest_since_ms()) is not None]
+        out.summarize(
+            lag=sum(each.lag for each in seen),
+            locked_keys=sum(len(each.by_key) for each in pending),
+            depth=sum(map(len, pending)),
+            held=sum(held.dead for each in pending for held in each.held.values()),
+            oldest=age(min(oldest, default=None)),
+            stale=sum(len(each.task.stale.locks) for each in seen),
+            orphans=sum(len(each.task.orders.orphans) for each in seen),
+        )
+
+
+def _row(seen: Seen) -> Row:
+    task, pending = seen.task, seen.task.pending
+    return (
+        seen.name.partition,
+        task.position,
+        seen.lag,
+        len(pending.by_key),
+        len(pending),
+        sum(held.dead for held in pending.held.values()),
+        age(pending.oldest_since_ms()),
+        len(task.stale.locks),
+        len(task.orders.orphans),
+    )

@@ -1,0 +1,274 @@
+"""One round's messages to the handler, and what the handler said of each to the round.
+
+A handler is a function of one message or of a list of them, and either may be a coroutine. Whatever
+it is, one key is never in two places at once, and after a message that is to be tried again none of
+its key follows in this round:
+
+    one worker      round.work, in log order; `Calm` while nothing is pending
+    many            lanes, each of them by one worker from its first message to its last
+    lists           waves: the first message of each lane, then the second of those that go on, ...
+
+So a list never holds two messages of one key. Nothing here is a thread: see `pool`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic
+from typing import Any
+
+from sexton.base.lazy_dataclass import dataclass
+from sexton.machines.retry_rounds import Failure, Item, Lane, Outcome, Round
+from sexton.retry.messages import Deserializer, Message, Output, Payload, Place, payload_of
+from sexton.retry.outcomes import Errors, failure_of, outcome_of
+
+Handler = Callable[..., Any]
+INFINITE = float("inf")
+LOOKS_EACH = 16  # messages, at the clock
+_DONE = Outcome.DONE
+
+
+class RoundOfTask:
+    """A round of one task while it runs: where its messages are, and what came of them."""
+
+    __slots__ = ("errors", "outputs", "place", "polled", "read", "round")
+
+    def __init__(
+        self, round: Round, place: Place, polled: Sequence[Any], read: dict[int, Payload | None]
+    ) -> None:
+        self.round = round
+        self.place = place
+        self.polled = polled  # confluent_kafka's messages, by `Item.index`
+        self.read = read  # payloads of retries, by id
+        self.outputs: list[Output] = []  # of those that were done
+        self.errors: dict[int, Exception] = {}  # of those that were not, by id
+
+    def payload(self, item: Item) -> Payload:
+        payload = self.read.get(item.id)
+        if payload is None:
+            assert item.index >= 0, "it is read before the round runs"
+            payload = self.read[item.id] = payload_of(self.polled[item.index])
+        return payload
+
+    def message(self, item: Item) -> Message:
+        payload = self.payload(item)
+        return Message(self.place, item.id, payload.key, payload.value, payload, item.attempts)
+
+
+class Calm:
+    """Messages of a task for which nothing is pending: all of them, until one fails.
+
+    Nothing has to be known of their keys then, and nothing is noted of those that succeed: that the
+    position moves past them is all that is ever written about them.
+    """
+
+    __slots__ = ("done", "failed", "is_poison", "messages", "outputs", "place", "until_s")
+
+    def __init__(self, place: Place, messages: Sequence[Any], until_s: float = INFINITE) -> None:
+        self.place = place
+        self.messages = messages  # confluent_kafka's
+        self.until_s = until_s  # then what is left waits for the next round, and this is committed
+        self.done = 0  # so many of them
+        self.outputs: list[Output] = []
+        self.failed: Exception | None = None  # of the one after those
+        self.is_poison = False
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """The user's handler, and how its failures are taken."""
+
+    handler: Handler
+    errors: Errors
+    key_deserializer: Deserializer | None = None
+    value_deserializer: Deserializer | None = None
+    batch: bool = False
+
+    @property
+    def is_async(self) -> bool:
+        call = getattr(self.handler, "__call__", None)  # noqa: B004 - an object may have an async one
+        return inspect.iscoroutinefunction(self.handler) or inspect.iscoroutinefunction(call)
+
+    # ── one message ──
+
+    def run(self, of: RoundOfTask, item: Item) -> bool:
+        """Whether its lane goes on."""
+        message = self._opened(of, item)
+        if message is None:
+            return not item.lane.stopped
+        try:
+            self.handler(message)
+        except Exception as error:  # noqa: BLE001 - it is the handler's way to say so
+            return self._note(of, item, message, error)
+        return self._note(of, item, message, message.error)
+
+    async def run_async(self, of: RoundOfTask, item: Item) -> bool:
+        message = self._opened(of, item)
+        if message is None:
+            return not item.lane.stopped
+        try:
+            await self.handler(message)
+        except Exception as error:  # noqa: BLE001
+            return self._note(of, item, message, error)
+        return self._note(of, item, message, message.error)
+
+    # ── many, while nothing is pending ──
+
+    def run_calm(self, calm: Calm, plan: Plan) -> None:
+        handler, place, outputs = self.handler, calm.place, calm.outputs
+        opens = self.key_deserializer is not None or self.value_deserializer is not None
+        for polled in calm.messages:
+            if plan.cut or (calm.done % LOOKS_EACH == 0 and monotonic() > calm.until_s):
+                return
+            message = Message(place, polled.offset(), polled.key(), polled.value(), polled)
+            try:
+                if opens:
+                    calm.is_poison = True
+                    self._open(message)
+                    calm.is_poison = False
+                handler(message)
+            except Exception as error:  # noqa: BLE001
+                calm.failed = error
+                return
+            if message.error is not None:
+                calm.failed = message.error
+                return
+            if message.outputs is not None:
+                outputs += message.outputs
+            calm.done += 1
+
+    # ── a list of them ──
+
+    def run_batch(self, batch: Sequence[tuple[RoundOfTask, Item]]) -> None:
+        opened = self._all_opened(batch)
+        error: Exception | None = None
+        try:
+            if opened:
+                self.handler([message for _, _, message in opened])
+        except Exception as raised:  # noqa: BLE001
+            error = raised
+        self._note_all(opened, error)
+
+    async def run_batch_async(self, batch: Sequence[tuple[RoundOfTask, Item]]) -> None:
+        opened = self._all_opened(batch)
+        error: Exception | None = None
+        try:
+            if opened:
+                await self.handler([message for _, _, message in opened])
+        except Exception as raised:  # noqa: BLE001
+            error = raised
+        self._note_all(opened, error)
+
+    # ── parts ──
+
+    def _opened(self, of: RoundOfTask, item: Item) -> Message | None:
+        """None: it cannot be deserialised, and never will be."""
+        message = of.message(item)
+        if self.key_deserializer is None and self.value_deserializer is None:
+            return message
+        try:
+            self._open(message)
+        except Exception as error:  # noqa: BLE001
+            self.note_poison(of, item, error)
+            return None
+        return message
+
+    def _open(self, message: Message) -> None:
+        if self.key_deserializer is not None:
+            message.key = self.key_deserializer(message.key)
+        if self.value_deserializer is not None:
+            message.value = self.value_deserializer(message.value)
+
+    def note_poison(self, of: RoundOfTask, item: Item, error: Exception) -> None:
+        said = failure_of(error, with_stack=False)
+        of.errors[item.id] = error
+        reason = f"cannot be deserialised: {said.reason}"
+        of.round.note(item, Outcome.DEAD, Failure(reason, said.exception))
+
+    def note_failure(self, of: RoundOfTask, item: Item, error: Exception) -> bool:
+        outcome = outcome_of(error, self.errors)
+        of.errors[item.id] = error
+        return of.round.note(item, outcome, failure_of(error, with_stack=False))
+
+    def _note(self, of: RoundOfTask, item: Item, message: Message, error: Exception | None) -> bool:
+        if error is None:
+            if message.outputs is not None:
+                of.outputs += message.outputs
+            return of.round.note(item, _DONE)
+        return self.note_failure(of, item, error)
+
+    def _all_opened(
+        self, batch: Sequence[tuple[RoundOfTask, Item]]
+    ) -> list[tuple[RoundOfTask, Item, Message]]:
+        opened = ((of, item, self._opened(of, item)) for of, item in batch)
+        return [(of, item, message) for of, item, message in opened if message is not None]
+
+    def _note_all(
+        self,
+        opened: Sequence[tuple[RoundOfTask, Item, Message]],
+        error: Exception | None,
+    ) -> None:
+        for of, item, message in opened:
+            self._note(of, item, message, message.error or error)
+
+
+# ── who runs what ──
+
+
+class Plan:
+    """The rounds of all tasks of this instance that run together; several workers may take."""
+
+    def __init__(self, rounds: Sequence[RoundOfTask] = (), calm: Sequence[Calm] = ()) -> None:
+        self.rounds = rounds
+        self.calm = calm
+        self.cut = False  # nothing more is begun; what runs is waited for
+        self._lanes: deque[tuple[RoundOfTask, Lane]] = deque()
+
+    @property
+    def busy_lanes(self) -> int:
+        return len(self._lanes)
+
+    def in_lanes(self) -> Plan:
+        self._lanes.extend((of, lane) for of in self.rounds for lane in of.round.lanes)
+        return self
+
+    def in_order(self) -> Iterator[tuple[RoundOfTask, Item]]:
+        """For one worker."""
+        for of in self.rounds:
+            for item in of.round.work:
+                if self.cut:
+                    return
+                if item.outcome is None and not item.lane.stopped:
+                    yield of, item
+
+    def take(self) -> Iterator[tuple[RoundOfTask, Item]]:
+        """For one of many: the items of a lane, and of the next one when it has ended."""
+        while not self._is_cut():
+            try:
+                of, lane = self._lanes.popleft()
+            except IndexError:
+                return
+            for item in lane.items:
+                if lane.stopped or self._is_cut():
+                    break
+                yield of, item
+
+    def _is_cut(self) -> bool:
+        return self.cut
+
+    def waves(self, most: int) -> Iterator[list[tuple[RoundOfTask, Item]]]:
+        """Lists without two messages of one key."""
+        lanes = [(of, lane) for of in self.rounds for lane in of.round.lanes]
+        wave = 0
+        while lanes:
+            ready = [(of, lane.items[wave]) for of, lane in lanes]
+            for start in range(0, len(ready), most):
+                if self.cut:
+                    return
+                yield ready[start : start + most]
+            wave += 1
+            lanes = [
+                (of, lane) for of, lane in lanes if not lane.stopped and wave < len(lane.items)
+            ]

@@ -1,0 +1,108 @@
+"""What the consumer has polled, on its way into rounds: each message once, in order, none left out.
+
+Messages may have been polled before a seek, for a partition that was taken away, or for one that is
+not ready; all of these come again and are left out here. What was polled ahead of its round waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError
+
+from sexton.base.errors import PeerError
+from sexton.retry.owned import Owned
+from sexton.retry.rounds import Running
+
+log = logging.getLogger("sexton.retry")
+FATAL = frozenset({KafkaError._FATAL, KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.FENCED_INSTANCE_ID})  # fmt: skip
+
+
+class Inflow:
+    def __init__(self, consumer: Consumer, owned: Mapping[int, Owned], most: int) -> None:
+        self._consumer = consumer
+        self._owned = owned
+        self._most = most
+        self._ahead: list[Any] = []
+        self._changes = 0  # how often the group has changed its mind
+
+    # ── in ──
+
+    def poll_ahead(self) -> None:
+        """What has come meanwhile is kept for the next round."""
+        if not self._ahead:
+            self._ahead = self._poll(0.0)
+
+    def keep(self, message: Any) -> None:
+        """One that was on its way when its partition was paused, or an error."""
+        if message is not None:
+            self._ahead.append(message)
+
+    def put_back(self, running: Running) -> None:
+        """What was polled and not begun, since a round was cut short, comes first in the next."""
+        left: list[Any] = []
+        for owned, task, calm in running.calm:
+            rest = calm.messages[calm.done + (calm.failed is not None) :]
+            if rest and owned.task is task:
+                owned.taken = rest[0].offset()
+                left += rest
+        self._ahead = left + self._ahead
+
+    def forget(self, partitions: set[int], *, moved: bool) -> None:
+        """All of theirs comes again, or is no longer for us; `moved`: the group has said so."""
+        self._changes += moved
+        self._ahead = [
+            each
+            for each in self._ahead
+            if each.error() is not None or each.partition() not in partitions
+        ]
+
+    # ── out ──
+
+    def take(self, timeout_s: float) -> dict[int, list[Any]]:
+        """By partition: what there is, or the next that comes."""
+        polled, self._ahead = self._ahead or self._poll(timeout_s), []
+        by_partition: dict[int, list[Any]] = {}
+        for message in polled:
+            if message.error() is not None:
+                _trouble(message.error())
+            else:
+                by_partition.setdefault(message.partition(), []).append(message)
+        new = {at: self._new(at, messages) for at, messages in by_partition.items()}
+        return {at: messages for at, messages in new.items() if messages}
+
+    def _new(self, partition: int, messages: list[Any]) -> list[Any]:
+        """Those that are for us, and were not taken before."""
+        owned = self._owned.get(partition)
+        if owned is None or owned.task is None:
+            return []
+        if messages[0].offset() < owned.taken:
+            messages = [each for each in messages if each.offset() >= owned.taken]
+        if messages:
+            owned.taken = messages[-1].offset() + 1
+        return messages
+
+    def _poll(self, timeout_s: float) -> list[Any]:
+        most, changes = self._most, self._changes
+        found: Sequence[Any] = self._consumer.consume(most, 0)
+        if not found and timeout_s > 0:
+            one = self._consumer.poll(timeout_s)
+            if one is not None:
+                found = [one, *self._consumer.consume(most - 1, 0)] if most > 1 else [one]
+        if changes == self._changes:
+            return list(found)
+        # A partition came or went meanwhile: what was polled of one that starts comes again.
+        return [each for each in found if each.error() is not None or self._is_ready(each)]
+
+    def _is_ready(self, message: Any) -> bool:
+        owned = self._owned.get(message.partition())
+        return owned is not None and owned.task is not None
+
+
+def _trouble(error: KafkaError) -> None:
+    if error.fatal() or error.code() in FATAL:
+        raise PeerError("the consumer group", error.str())
+    log.warning("polling", extra={"why": error.str()})

@@ -1,0 +1,116 @@
+"""What a group's retry and lock topics hold, seen from outside; nothing here changes anything.
+
+It is read the way a new owner would read it (`starting`), so an operator sees what an instance will
+see: which messages wait and for what, which locks are stale, which retry records have no lock. The
+instances go on meanwhile; what is shown was true at some moment since the command began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from sexton.base.errors import ConfigError
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.committed import CommittedBatches
+from sexton.client.listing import EARLIEST, LATEST, list_offsets
+from sexton.client.reading import PartitionReader
+from sexton.client.replica import Isolation
+from sexton.machines.retry_columns import Rows, last_of_each
+from sexton.machines.retry_pending import Held
+from sexton.machines.retry_records import REASON, TaskName
+from sexton.machines.retry_settings import Settings
+from sexton.machines.retry_task import Task
+from sexton.records.columns import read_headers
+from sexton.retry.reading import committed_columns
+from sexton.retry.starting import start_up
+from sexton.retry.topics import Names, check
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """One message that waits."""
+
+    name: TaskName
+    id: int
+    held: Held
+    behind: int | None  # the message of its key that comes first; None: it is the first
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return self.name.id_of(self.id).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One partition."""
+
+    name: TaskName
+    task: Task  # as a new owner would begin with it; reap() was not called
+    end: int  # of the main topic
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.end - self.task.position)
+
+
+async def look(client: Client, names: Names, group: str) -> list[Seen]:
+    """Every partition, or ConfigError if the topics are not those of an ordered retry."""
+    topics = (await client.topology([names.main, *names.beside])).topics
+    missing = [name for name in (names.main, *names.beside) if name not in topics]
+    if missing:
+        hint = "was it ever started? give --topic and --group as the service does"
+        raise ConfigError(", ".join(missing), "there is no such topic", hint)
+    shape = await check(client, names, replication=1)
+    partitions = range(shape.partitions)
+    main = [TopicPartition(names.main, number) for number in partitions]
+    ends = await list_offsets(client, dict.fromkeys(main, LATEST))
+    tasks = await asyncio.gather(
+        *(
+            start_up(client, names, group, TaskName(*at), Settings(), shape.partitions)
+            for at in main
+        )
+    )
+    return [Seen(task.name, task, ends[at]) for (task, _), at in zip(tasks, main, strict=True)]
+
+
+def locks_of(seen: Seen, reasons: dict[int, str] | None = None) -> list[Lock]:
+    """In order; the reason is that of the last failure, if it was read."""
+    pending = seen.task.pending
+    found = []
+    for ids in pending.by_key.values():
+        for place, waits in enumerate(ids):
+            reason = (reasons or {}).get(waits, "")
+            behind = None if place == 0 else ids[0]
+            found.append(Lock(seen.name, waits, pending.held[waits], behind, reason))
+    return sorted(found, key=lambda lock: lock.id)
+
+
+async def reasons(client: Client, names: Names, name: TaskName) -> dict[int, str]:
+    """Why each message that waits failed last; it is a header of its lock."""
+    at = TopicPartition(names.locks, name.partition)
+    start = (await list_offsets(client, {at: EARLIEST}))[at]
+    end = (await list_offsets(client, {at: LATEST}, Isolation.READ_COMMITTED))[at]
+    found: dict[int, str] = {}
+    reader, settled = PartitionReader(client, at), CommittedBatches()
+    async for chunk in reader.read(start, end, isolation=Isolation.READ_COMMITTED):
+        columns = committed_columns(chunk, settled, at)
+        last = last_of_each(name, Rows(columns.offset, columns.key, columns.value))
+        for gone in last.gone:
+            found.pop(gone, None)
+        for waits, row in zip(last.live, last.live_rows.tolist(), strict=True):
+            headers = dict(read_headers(columns.headers[row]))
+            found[waits] = (headers.get(REASON) or b"").decode(errors="replace")
+    return found
+
+
+def task_of(names: Names, text: str) -> tuple[TaskName, int]:
+    """`orders-3-17`, as everything here calls a message."""
+    topic, _, offset = text.rpartition("-")
+    at = TopicPartition.from_directory(topic) if topic else None
+    if at is None or at.topic != names.main or not offset.isdecimal():
+        hint = f"as in {names.main}-0-17, which `sexton retry locks` shows"
+        raise ConfigError(text, "does not name a message of this topic", hint)
+    return TaskName(at.topic, at.partition), int(offset)

@@ -1,0 +1,162 @@
+"""What a handler is given: a message, how often it was tried, a fencing token, and a way out.
+
+What a handler sends through its message goes into the transaction that also releases the message:
+it appears once, or the message is handled again. So it is only kept here while the handler runs,
+and forgotten if the handler fails.
+
+The token is for effects that no Kafka transaction covers. A process that was paused while another
+took its place may still be inside a handler; a database that remembers the largest token of a
+partition can turn it away. Generations grow with every rebalance, offsets within one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+Headers = tuple[tuple[str, bytes | None], ...]
+Output = tuple[str, bytes | None, bytes | None, int, Headers]  # topic, value, key, partition
+Deserializer = Callable[[bytes | None], Any]
+
+
+class Payload(NamedTuple):
+    """A message as it is in the main topic."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+
+    @property
+    def size(self) -> int:
+        size = len(self.key or b"") + len(self.value or b"")
+        return size + sum(len(name) + len(value or b"") for name, value in self.headers)
+
+
+def payload_of(message: Any) -> Payload:
+    """Of what confluent-kafka has polled."""
+    headers = message.headers()
+    return Payload(
+        message.key(),
+        message.value(),
+        tuple(headers) if headers else (),
+        message.timestamp()[1],
+    )
+
+
+class Token(NamedTuple):
+    """Larger than every token that an earlier owner of the partition was given for this key."""
+
+    generation: int
+    offset: int
+
+
+class Place(NamedTuple):
+    """What all messages of a round have in common."""
+
+    topic: str
+    partition: int
+    generation: int
+
+
+class Message:
+    """One message of the main topic. `key` and `value` are as the deserializers made them."""
+
+    # One is made for every message there is: headers and time are looked at when somebody asks.
+    __slots__ = ("_from", "_place", "attempts", "error", "key", "offset", "outputs", "value")
+
+    def __init__(
+        self, place: Place, offset: int, key: Any, value: Any, of: Any, attempts: int = 0
+    ) -> None:
+        self._place = place
+        self._from = of  # a Payload, or what confluent-kafka has polled
+        self.offset = offset
+        self.key = key
+        self.value = value
+        self.attempts = attempts  # runs before this one, all of which failed
+        self.outputs: list[Output] | None = None
+        self.error: Exception | None = None
+
+    @property
+    def topic(self) -> str:
+        return self._place.topic
+
+    @property
+    def partition(self) -> int:
+        return self._place.partition
+
+    @property
+    def payload(self) -> Payload:
+        """As it is in the topic."""
+        if not isinstance(self._from, Payload):
+            self._from = payload_of(self._from)
+        payload: Payload = self._from
+        return payload
+
+    @property
+    def raw_key(self) -> bytes | None:
+        return self.payload.key
+
+    @property
+    def raw_value(self) -> bytes | None:
+        return self.payload.value
+
+    @property
+    def headers(self) -> Headers:
+        return self.payload.headers
+
+    @property
+    def timestamp_ms(self) -> int:
+        return self.payload.timestamp_ms
+
+    @property
+    def token(self) -> Token:
+        return Token(self._place.generation, self.offset)
+
+    @property
+    def id(self) -> str:
+        """`orders-3-17`: what commands, logs and dead letters call it."""
+        return f"{self._place.topic}-{self._place.partition}-{self.offset}"
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        key: bytes | str | None = None,
+        *,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+        partition: int = -1,
+    ) -> None:
+        """Sends with the transaction that releases this message, if the handler does not fail."""
+        if type(value) is not bytes:
+            value = _bytes(value)
+        if type(key) is not bytes:
+            key = _bytes(key)
+        output: Output = (topic, value, key, partition, tuple(headers) if headers else ())
+        if self.outputs is None:
+            self.outputs = [output]
+        else:
+            self.outputs.append(output)
+
+    def fail(self, error: Exception) -> None:
+        """As if the handler had raised this for this message alone: for handlers of batches."""
+        self.error = error
+
+    def header(self, name: str) -> bytes | None:
+        """The last header of this name."""
+        return next((value for each, value in reversed(self.headers) if each == name), None)
+
+    def __repr__(self) -> str:
+        return f"<Message {self.id} key={self.key!r} attempts={self.attempts}>"
+
+
+def _bytes(data: object) -> bytes | None:
+    match data:
+        case None | bytes():
+            return data
+        case str():
+            return data.encode()
+        case bytearray() | memoryview():
+            return bytes(data)
+        case _:
+            raise TypeError(f"bytes, text or None can be sent, not {type(data).__name__}")

@@ -1,0 +1,121 @@
+"""One task from assigned to ready: does what `machines.retry_startup` asks for, in its order.
+
+It runs beside the main loop, which goes on polling its paused partitions all the while. So however
+long a barrier takes, the group does not lose patience: the loop of rebalances in which every new
+owner is thrown out while it is still reading cannot begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.listing import EARLIEST, LATEST, list_offsets
+from sexton.client.retrying import Patience
+from sexton.client.transacting import stable_offset
+from sexton.machines.retry_columns import Rows
+from sexton.machines.retry_records import TaskName
+from sexton.machines.retry_settings import Settings
+from sexton.machines.retry_startup import (
+    Committed,
+    Effect,
+    Ends,
+    Event,
+    FetchCommitted,
+    FetchEnds,
+    LocksRead,
+    ReadTo,
+    RetriesRead,
+    Started,
+    StartUp,
+)
+from sexton.machines.retry_task import Task
+from sexton.retry.reading import read_to
+from sexton.retry.topics import Names
+
+# A predecessor's transaction may hang over the offset until its timeout.
+STABLE = Patience(timeout_ms=900_000, backoff_ms=10, most_backoff_ms=250)
+
+
+async def start_up(
+    client: Client,
+    names: Names,
+    group: str,
+    name: TaskName,
+    settings: Settings,
+    partitions: int,
+    reset: int = EARLIEST,
+) -> tuple[Task, int]:
+    """A task that is ready to be reaped and run, and where the tail of its retry topic begins."""
+    starting = StartUp(name, settings, Random(), partitions)
+    asking = _Asking(client, names, group, name, reset)
+    effects = starting.begin()
+    while True:
+        (effect,) = effects
+        match effect:
+            case FetchCommitted():
+                effects = starting.handle(await asking.committed())
+            case FetchEnds():
+                effects = starting.handle(await asking.ends())
+            case ReadTo():
+                effects = await asking.read(effect, starting)
+            case Started(task):
+                return task, asking.tail_from
+            case _:
+                raise AssertionError("one producer for all tasks: it was initialised before")
+
+
+def metadata_in(text: str) -> str:
+    """confluent-kafka sends the byte that ends a string in C along with it."""
+    return text.rstrip("\0")
+
+
+class _Asking:
+    def __init__(
+        self, client: Client, names: Names, group: str, name: TaskName, reset: int
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._reset = reset
+        self._main = TopicPartition(name.topic, name.partition)
+        self._locks = TopicPartition(names.locks, name.partition)
+        self._retries = TopicPartition(names.retry, name.partition)
+        self.tail_from = 0
+
+    async def committed(self) -> Committed:
+        found = await stable_offset(self._client, self._group, self._main, STABLE)
+        if found is not None:
+            return Committed(found.offset, metadata_in(found.metadata))
+        begins = await list_offsets(self._client, {self._main: self._reset})
+        return Committed(begins[self._main], None)
+
+    async def ends(self) -> Ends:
+        found = await list_offsets(self._client, {self._locks: LATEST, self._retries: LATEST})
+        self.tail_from = found[self._retries]
+        return Ends(found[self._locks], found[self._retries])
+
+    async def read(self, to: ReadTo, starting: StartUp) -> list[Effect]:
+        starts = await list_offsets(self._client, {self._locks: EARLIEST, self._retries: EARLIEST})
+        found = await asyncio.gather(
+            self._read(self._locks, starts[self._locks], to.locks, starting, LocksRead),
+            self._read(self._retries, starts[self._retries], to.retries, starting, RetriesRead),
+        )
+        return [effect for effects in found for effect in effects]
+
+    async def _read(
+        self,
+        at: TopicPartition,
+        start: int,
+        end: int,
+        starting: StartUp,
+        told: Callable[[Rows | list[tuple[int, bytes | None, bytes | None]], int], Event],
+    ) -> list[Effect]:
+        async for rows, position in read_to(self._client, at, min(start, end), end):
+            # The last word is below: a start is over once, when both are at their ends.
+            starting.handle(told(rows, min(position, end - 1)))
+            if at == self._retries:
+                self.tail_from = max(self.tail_from, position)
+        return starting.handle(told([], end))

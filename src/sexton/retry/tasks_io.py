@@ -1,0 +1,154 @@
+"""What tasks ask of the cluster beside the group and the producer: futures of the background loop.
+
+prepare     topics made and checked, once
+start_up    one task, after another look at the topics
+payloads    messages of the retry topic, by id
+tails       what was written to retry topics since: operators' commands
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from concurrent.futures import Future
+from time import monotonic
+
+from sexton.base.errors import ConfigError, PeerError, Refused, SextonError
+from sexton.base.partitions import TopicPartition
+from sexton.client.listing import EARLIEST, LATEST, list_offsets
+from sexton.client.replica import Isolation
+from sexton.client.transacting import stable_offset
+from sexton.machines.retry_columns import Rows, last_of_each
+from sexton.machines.retry_records import COMMAND, TaskName, Watermark
+from sexton.machines.retry_settings import Standing, check_growth
+from sexton.machines.retry_task import Row, Task
+from sexton.retry.background import Background
+from sexton.retry.config import RetryConfig
+from sexton.retry.messages import Payload
+from sexton.retry.owned import Owned
+from sexton.retry.reading import payload_in, read_to, retry_records
+from sexton.retry.starting import STABLE, metadata_in, start_up
+from sexton.retry.topics import Shape, check, prepare
+
+Tail = tuple[TaskName, list[Row], int]
+
+
+class TasksIo:
+    def __init__(self, background: Background, config: RetryConfig) -> None:
+        self._background = background
+        self._config = config
+        self._partitions = 0
+        self._tailing: Future[list[Tail]] | None = None
+        self._tailed_s = monotonic()
+
+    def prepare(self) -> Shape:
+        config = self._config
+        shape = self._background.submit(
+            prepare(
+                self._background.client, config.names,
+                create=config.create_topics, replication=config.replication,
+            )
+        ).result()  # fmt: skip
+        self._partitions = shape.partitions
+        if not config.accept_growth:
+            self._background.submit(self._check_growth(shape.partitions)).result()
+        return shape
+
+    async def _check_growth(self, partitions: int) -> None:
+        """Have all topics grown together while something waited? The offsets know."""
+        config, client = self._config, self._background.client
+        places = [TopicPartition(config.names.main, number) for number in range(partitions)]
+        ends = await list_offsets(client, dict.fromkeys(places, LATEST))
+        found = {at: await stable_offset(client, config.group, at, STABLE) for at in places}
+        check_growth(
+            partitions,
+            {
+                at.partition: Standing(
+                    each.offset, ends[at], Watermark.decode(metadata_in(each.metadata))
+                )
+                for at, each in found.items()
+                if each is not None
+            },
+        )
+
+    # ── starts ──
+
+    def start_up(self, name: TaskName, pause_s: float) -> Future[tuple[Task, int]]:
+        return self._background.submit(self._start_up(name, pause_s))
+
+    async def _start_up(self, name: TaskName, pause_s: float) -> tuple[Task, int]:
+        if pause_s:
+            await asyncio.sleep(pause_s)
+        config, client = self._config, self._background.client
+        shape = await check(client, config.names, config.replication)
+        if shape.partitions != self._partitions:
+            why = f"had {self._partitions} partitions and has {shape.partitions}"
+            hint = "keys have moved: let the group settle, then start all instances again"
+            raise ConfigError(config.names.main, why, hint)
+        latest = config.settings.get("auto.offset.reset", "earliest") in ("latest", "largest")
+        return await start_up(
+            client, config.names, config.group, name, config.machine, shape.partitions,
+            LATEST if latest else EARLIEST,
+        )  # fmt: skip
+
+    # ── messages that wait ──
+
+    def payloads(self, name: TaskName, offsets: dict[int, int]) -> Future[dict[int, Payload]]:
+        """`offsets`: by id, where they are in the retry topic."""
+        return self._background.submit(self._payloads(name, offsets))
+
+    async def _payloads(self, name: TaskName, offsets: dict[int, int]) -> dict[int, Payload]:
+        at = TopicPartition(self._config.names.retry, name.partition)
+        found = await retry_records(self._background.client, at, offsets.values())
+        return {
+            message: payload_in(found[offset][1])
+            for message, offset in offsets.items()
+            if offset in found and found[offset][0] == name.id_of(message)
+        }
+
+    # ── commands ──
+
+    def tails(self, owned: Iterable[Owned]) -> list[Tail]:
+        """What the last look has found; the next one begins when it is time."""
+        if self._tailing is not None:
+            if not self._tailing.done():
+                return []
+            tailing, self._tailing = self._tailing, None
+            try:
+                return tailing.result()
+            except SextonError:
+                return []  # the next look may go better
+        if monotonic() - self._tailed_s >= self._config.commands_every_s:
+            self._tailed_s = monotonic()
+            wanted = {each.name: each.tail_at for each in owned if each.task is not None}
+            if wanted:
+                self._tailing = self._background.submit(self._tails(wanted))
+        return []
+
+    async def _tails(self, wanted: dict[TaskName, int]) -> list[Tail]:
+        client, retry = self._background.client, self._config.names.retry
+        places = {TopicPartition(retry, name.partition): name for name in wanted}
+        ends = await list_offsets(client, dict.fromkeys(places, LATEST), Isolation.READ_COMMITTED)
+        found: list[Tail] = []
+        for at, name in places.items():
+            start, end, rows = wanted[name], ends[at], list[Row]()
+            if end <= start:
+                continue
+            try:
+                async for some, _ in read_to(client, at, start, end):
+                    rows += _news(name, some)
+            except (PeerError, Refused):
+                continue
+            found.append((name, rows, end))
+        return found
+
+
+def _news(name: TaskName, rows: Rows) -> list[Row]:
+    """Commands, and what was deleted. Where our own records are, the producer has told us."""
+    last = last_of_each(name, rows)
+    news: list[Row] = [(-1, name.id_of(message), None) for message in last.gone]
+    for row in last.others:
+        key = rows.key[row]
+        if key is not None and key.startswith(COMMAND):
+            news.append((int(rows.offset[row]), key, rows.value[row]))
+    return news

@@ -1,0 +1,277 @@
+"""What becomes of messages that cannot be handled: dead letters, held keys, operators' commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from sexton.retry import Dead, Drop, Message, OrderedRetry
+from sexton.testing import EmbeddedCluster
+from sexton.testing.waiting import until
+from tests.conftest import RunSexton
+from tests.retry.harness import AT_ONCE, OUT, PATIENCE_S, committed, disorder, send, until_drained
+
+
+@pytest.fixture
+def servers(kafka: EmbeddedCluster) -> str:
+    kafka.create_topic("orders", 2)
+    kafka.create_topic(OUT, 2)
+    return kafka.bootstrap_servers
+
+
+class Broken:
+    """Cannot handle number 1 of any key until it is mended."""
+
+    def __init__(self) -> None:
+        self.mended = False
+        self.attempts: list[int] = []
+
+    def __call__(self, message: Message) -> None:
+        if message.value.endswith(b":1") and not self.mended:
+            self.attempts.append(message.attempts)
+            raise ValueError("it is\nbroken")
+        message.send(OUT, message.value, message.key)
+
+
+def _headers(message: Any) -> dict[str, bytes | None]:
+    return dict(message.headers() or ())
+
+
+def test_at_the_ceiling_a_message_is_a_dead_letter_and_its_key_is_free(servers: str) -> None:
+    broken = Broken()
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(4):
+        headers: list[tuple[str, str | bytes | None]] = [
+            ("trace", b"t%d" % number),
+            ("empty", None),
+        ]
+        producer.produce("orders", b"7:%d" % number, b"7", partition=1, headers=headers)
+    assert producer.flush(PATIENCE_S) == 0
+    with OrderedRetry(
+        broken, topic="orders", group="g", bootstrap_servers=servers, backoff=AT_ONCE,
+        max_attempts=3,
+    ) as retry, committed(servers, OUT) as outputs:  # fmt: skip
+        found = [message.value() for message in outputs.until(3)]
+        until_drained(retry)
+        assert retry.count("dead") == 1
+    assert found == [b"7:0", b"7:2", b"7:3"]
+    assert broken.attempts == [0, 1, 2]
+    with committed(servers, "orders.g.dead") as letters:
+        (letter,) = letters.until(1)
+    assert (letter.partition(), letter.key(), letter.value()) == (1, b"7", b"7:1")
+    headers_found = _headers(letter)
+    assert headers_found["trace"] == b"t1" and headers_found["empty"] is None
+    assert headers_found["sexton.dead.id"] == b"orders-1-1"
+    assert headers_found["sexton.dead.attempts"] == b"3"
+    assert headers_found["sexton.dead.reason"] == b"ValueError: it is broken"
+    assert headers_found["sexton.dead.exception"] == b"ValueError"
+    stack = headers_found["sexton.dead.stack"]
+    assert stack is not None and b"in __call__" in stack and b"test_outcomes.py" in stack
+
+
+def test_a_handler_says_dead_and_drop(servers: str) -> None:
+    def handle(message: Message) -> None:
+        _, _, number = message.value.partition(b":")
+        if number == b"1":
+            raise Dead("an order for nothing")
+        if number == b"2":
+            raise Drop
+        if number == b"3":
+            raise KeyError("nobody minds")
+        if number == b"4":
+            raise LookupError("everybody minds")
+        message.send(OUT, message.value, message.key)
+
+    send(servers, "orders", keys=3, numbers=range(6))
+    with OrderedRetry(
+        handle, topic="orders", group="g", bootstrap_servers=servers,
+        errors={KeyError: Drop, LookupError: Dead},
+    ) as retry, committed(servers, OUT) as outputs:  # fmt: skip
+        found = [message.value() for message in outputs.until(6)]
+        until_drained(retry)
+        assert retry.count("attempts", outcome="drop") == 6
+        assert retry.count("redirected") == 0  # nobody had to wait
+    assert disorder(found) == []
+    assert {value.partition(b":")[2] for value in found} == {b"0", b"5"}
+    with committed(servers, "orders.g.dead") as letters:
+        reasons = [_headers(letter)["sexton.dead.reason"] for letter in letters.until(6)]
+    assert sorted(map(str, reasons)) == sorted(
+        map(str, [b"an order for nothing"] * 3 + [b"LookupError: everybody minds"] * 3)
+    )
+
+
+def test_a_poison_pill_is_a_dead_letter_at_once(servers: str) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    for value in (b'{"n": 1}', b"{", b'{"n": 2}', None):
+        producer.produce("orders", value, b"k", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    seen: list[Any] = []
+
+    def handle(message: Message) -> None:
+        seen.append((message.key, message.value))
+        message.send(OUT, b"%d" % message.value["n"])
+
+    with OrderedRetry(
+        handle, topic="orders", group="g", bootstrap_servers=servers,
+        value_deserializer=lambda data: json.loads(data or b""),
+        key_deserializer=lambda data: (data or b"").decode(),
+    ) as retry, committed(servers, OUT) as outputs:  # fmt: skip
+        outputs.until(2)
+        until(lambda: retry.count("dead") == 2, "two dead letters", PATIENCE_S)
+        assert retry.count("redirected") == 0
+    assert seen == [("k", {"n": 1}), ("k", {"n": 2})]
+    with committed(servers, "orders.g.dead") as letters:
+        letters.until(2)
+        values = [letter.value() for letter in letters.messages]
+        reasons = [_headers(letter)["sexton.dead.reason"] or b"" for letter in letters.messages]
+    assert values == [b"{", None]
+    assert all(reason.startswith(b"cannot be deserialised: JSONDecode") for reason in reasons)
+
+
+# ── held keys, and what an operator does about them ──
+
+
+@pytest.fixture
+def held(servers: str) -> Iterator[tuple[str, Broken, OrderedRetry]]:
+    """Key 0 and key 1 are held by their messages number 1; two more of each wait behind."""
+    broken = Broken()
+    send(servers, "orders", keys=2, numbers=range(4))
+    with OrderedRetry(
+        broken, topic="orders", group="g", bootstrap_servers=servers, backoff=AT_ONCE,
+        max_attempts=2, at_ceiling="held", commands_every_s=0.05,
+    ) as retry:  # fmt: skip
+        until(
+            lambda: (
+                sum(each.held for each in retry.standings) == 2
+                and sum(each.depth for each in retry.standings) == 6
+            ),
+            "both keys are held",
+            PATIENCE_S,
+            lambda: str(retry.standings),
+        )
+        yield servers, broken, retry
+
+
+def _about(servers: str) -> tuple[str, ...]:
+    named = ("-b", servers, "--topic", "orders", "--group", "g", "--format", "json")
+    return (*named,)
+
+
+def test_a_held_key_waits_until_it_is_redriven(
+    held: tuple[str, Broken, OrderedRetry], run_sexton: RunSexton
+) -> None:
+    servers, broken, retry = held
+    with committed(servers, OUT) as outputs:
+        assert {message.value() for message in outputs.until(2)} == {b"0:0", b"1:0"}
+        status = run_sexton("retry", "status", *_about(servers))
+        assert status.code == 0, status.stderr
+        assert status.json["summary"]["locked_keys"] == 2
+        assert status.json["summary"]["held"] == 2
+        assert status.json["summary"]["depth"] == 6
+        broken.mended = True
+        dry = run_sexton("retry", "redrive", "--all-held", "--dry-run", *_about(servers))
+        assert [row["outcome"] for row in dry.json["orders"]] == ["dry run"] * 2
+        done = run_sexton("retry", "redrive", "--all-held", "--wait", "60", *_about(servers))
+        assert done.code == 0, done.stdout
+        assert [row["outcome"] for row in done.json["orders"]] == ["done"] * 2
+        found = outputs.until(8)
+        until_drained(retry)
+    assert disorder(message.value() for message in found) == []
+
+
+def test_locks_and_explain_say_what_a_key_waits_for(
+    held: tuple[str, Broken, OrderedRetry], run_sexton: RunSexton
+) -> None:
+    servers, _, _ = held
+    listed = run_sexton("retry", "locks", *_about(servers)).json["locks"]
+    states = {(row["key"], row["state"]) for row in listed}
+    assert states == {("0", "held"), ("0", "behind"), ("1", "held"), ("1", "behind")}
+    first = run_sexton("retry", "locks", "--first", *_about(servers)).json["locks"]
+    assert [row["reason"] for row in first] == ["ValueError: it is broken"] * 2
+    assert [row["attempts"] for row in first] == [2, 2]
+    told = run_sexton("retry", "explain", "0", *_about(servers)[:-2])
+    assert told.code == 0
+    assert "has failed 2 times and holds its key." in told.stdout
+    assert "2 more of this key wait behind it" in told.stdout
+    free = run_sexton("retry", "explain", "nobody", *_about(servers)[:-2])
+    assert "Nothing waits for nobody" in free.stdout
+
+
+def test_a_skipped_message_lets_its_key_go_on(
+    held: tuple[str, Broken, OrderedRetry], run_sexton: RunSexton
+) -> None:
+    servers, _, retry = held
+    rows = run_sexton("retry", "locks", "--held", *_about(servers)).json["locks"]
+    by_key = {row["key"]: row["id"] for row in rows}
+    skipped = run_sexton("retry", "skip", by_key["0"], "--wait", "60", *_about(servers))
+    assert skipped.code == 0, skipped.stdout
+    gone = run_sexton("retry", "skip", by_key["1"], "--discard", "--wait", "60", *_about(servers))
+    assert gone.code == 0, gone.stdout
+    with committed(servers, OUT) as outputs:
+        found = outputs.until(6)
+        until_drained(retry)
+    assert disorder(message.value() for message in found) == []
+    assert {message.value() for message in found}.isdisjoint({b"0:1", b"1:1"})
+    with committed(servers, "orders.g.dead") as letters:
+        reasons = [_headers(letter)["sexton.dead.reason"] for letter in letters.until(3)]
+    assert reasons.count(b"skipped by an operator") == 1
+    again = run_sexton("retry", "skip", by_key["0"], *_about(servers))
+    assert again.code == 3  # it does not wait any more: nothing was done, and that is said
+
+
+def test_a_freed_message_is_redriven_as_a_new_one(servers: str, run_sexton: RunSexton) -> None:
+    broken = Broken()
+    send(servers, "orders", keys=1, numbers=range(3))
+    with OrderedRetry(
+        broken, topic="orders", group="g", bootstrap_servers=servers, max_attempts=1
+    ) as retry, committed(servers, OUT) as outputs:  # fmt: skip
+        outputs.until(2)
+        until(lambda: retry.count("dead") == 1, "a dead letter", PATIENCE_S)
+        broken.mended = True
+        with committed(servers, "orders.g.dead") as letters:
+            (letter,) = letters.until(1)
+        name = (_headers(letter)["sexton.dead.id"] or b"").decode()
+        done = run_sexton("retry", "redrive", name, *_about(servers))
+        assert done.code == 0, done.stdout
+        assert "it is" in done.json["orders"][0]["outcome"]
+        values = [message.value() for message in outputs.until(3)]
+    assert sorted(values) == [b"0:0", b"0:1", b"0:2"]
+
+
+def test_commands_wait_for_an_instance(servers: str, run_sexton: RunSexton) -> None:
+    """Nobody runs: what was asked for is done by the next one that does."""
+    broken = Broken()
+    send(servers, "orders", keys=1, numbers=range(3))
+    named: dict[str, Any] = {
+        "topic": "orders", "group": "g", "bootstrap_servers": servers, "max_attempts": 1,
+        "at_ceiling": "held", "commands_every_s": 0.05,
+    }  # fmt: skip
+    with OrderedRetry(broken, **named) as retry:
+        until(lambda: sum(s.depth for s in retry.standings) == 2, "it is held", PATIENCE_S)
+    asked = run_sexton("retry", "redrive", "--all-held", "--wait", "0.1", *_about(servers))
+    assert asked.code == 3
+    assert asked.json["orders"][0]["outcome"] == "sent"
+    broken.mended = True
+    with OrderedRetry(broken, **named) as retry, committed(servers, OUT) as outputs:
+        found = [message.value() for message in outputs.until(3)]
+        until_drained(retry)
+    assert found == [b"0:0", b"0:1", b"0:2"]
+
+
+def test_commands_that_make_no_sense_say_so(servers: str, run_sexton: RunSexton) -> None:
+    assert run_sexton("retry", "status", "-b", servers).code == 2
+    nothing = run_sexton("retry", "status", *_about(servers))
+    assert nothing.code == 2 and "there is no such topic" in nothing.stderr
+    with OrderedRetry(Broken(), topic="orders", group="g", bootstrap_servers=servers) as retry:
+        retry.wait_until_ready(PATIENCE_S)
+    assert run_sexton("retry", "redrive", *_about(servers)).code == 2
+    wrong = run_sexton("retry", "redrive", "invoices-0-1", *_about(servers))
+    assert wrong.code == 2 and "orders-0-17" in wrong.stderr
+    unknown = run_sexton("retry", "redrive", "orders-0-1", *_about(servers))
+    assert unknown.code == 3 and "neither waits" in unknown.stdout
+    reaped = run_sexton("retry", "reap", *_about(servers))
+    assert reaped.code == 0 and reaped.json["summary"]["stale"] == 0

@@ -1,0 +1,100 @@
+"""Locks that nobody will release: found at each start by proof, never by a timer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from sexton.machines.retry_records import LockRecord, RetryRecord, TaskName
+from sexton.retry import Message, OrderedRetry
+from sexton.testing import EmbeddedCluster
+from sexton.testing.waiting import until
+from tests.conftest import RunSexton
+from tests.retry.harness import OUT, PATIENCE_S, committed, send, until_drained
+
+NAME = TaskName("orders", 0)
+
+
+@pytest.fixture
+def servers(kafka: EmbeddedCluster) -> str:
+    """Ten messages of key 0 are handled already."""
+    kafka.create_topic("orders", 1)
+    kafka.create_topic(OUT, 1)
+    send(kafka.bootstrap_servers, "orders", keys=1, numbers=range(10))
+    with _start(kafka.bootstrap_servers), committed(kafka.bootstrap_servers, OUT) as outputs:
+        outputs.until(10)
+    return kafka.bootstrap_servers
+
+
+def _start(servers: str) -> OrderedRetry:
+    def handle(message: Message) -> None:
+        message.send(OUT, message.value, message.key)
+
+    return OrderedRetry(
+        handle, topic="orders", group="g", bootstrap_servers=servers, commands_every_s=0.05
+    )
+
+
+def _plant(servers: str, message: int, *, with_record: bool, key: bytes = b"0") -> None:
+    """As if a tombstone had been lost, on a Kafka whose replicas clean as they like."""
+    producer = Producer({"bootstrap.servers": servers})
+    lock = LockRecord(dead=False, attempts=1, not_before_ms=0, since_ms=1, key=key)
+    producer.produce("orders.g.locks", lock.encode(), NAME.id_of(message), 0)
+    if with_record:
+        value, headers = RetryRecord(key, key, b"0:%d" % message, (), 1).encode()
+        told: Any = headers
+        producer.produce("orders.g.retry", value, NAME.id_of(message), 0, headers=told)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize("with_record", [True, False])
+def test_a_revived_lock_below_w_is_released(servers: str, with_record: bool) -> None:
+    """All below W is settled, whatever the lock topic says now: message 3 does not run again."""
+    _plant(servers, 3, with_record=with_record)
+    with _start(servers) as retry, committed(servers, OUT) as outputs:
+        until(lambda: retry.count("reaped") == 1, "it is released", PATIENCE_S)
+        send(servers, "orders", keys=1, numbers=range(10, 12))
+        found = [message.value() for message in outputs.until(12)]
+        until_drained(retry)
+        assert retry.count("redirected") == 0  # its key was free
+    assert found == [b"0:%d" % number for number in range(12)]
+
+
+def test_a_lock_without_its_message_is_released(servers: str) -> None:
+    """Above W only the retry topic can tell, and it has no such message."""
+    _plant(servers, 10, with_record=False)
+    with _start(servers) as retry:
+        until(lambda: retry.count("reaped") == 1, "it is released", PATIENCE_S)
+        until_drained(retry)
+
+
+def test_a_lock_that_may_be_true_is_kept(servers: str) -> None:
+    """The negative control: above W and with its message, it is not stale but waits."""
+    _plant(servers, 10, with_record=True)
+    send(servers, "orders", keys=1, numbers=range(10, 12))
+    with _start(servers) as retry, committed(servers, OUT) as outputs:
+        found = [message.value() for message in outputs.until(12)]
+        until_drained(retry)
+        assert retry.count("reaped") == 0
+        assert retry.count("redirected") == 1  # 11 waited for it
+    assert found == [b"0:%d" % number for number in range(12)]
+
+
+def test_an_operator_has_a_running_instance_look_again(servers: str, run_sexton: RunSexton) -> None:
+    about = ("-b", servers, "--topic", "orders", "--group", "g", "--format", "json")
+    with _start(servers) as retry:
+        retry.wait_until_ready(PATIENCE_S)
+        _plant(servers, 3, with_record=True)
+        assert run_sexton("retry", "status", *about).json["summary"]["stale"] == 1
+        looked = run_sexton("retry", "reap", "--dry-run", *about)
+        assert [row["id"] for row in looked.json["locks"]] == ["orders-0-3"]
+        done = run_sexton("retry", "reap", "--wait", "60", *about)
+        assert done.code == 0 and done.json["summary"]["done"] == 1, done.stdout
+        until(lambda: retry.count("reaped") == 1, "it is released", PATIENCE_S)
+        until(
+            lambda: run_sexton("retry", "status", *about).json["summary"]["stale"] == 0,
+            "nothing is stale",
+            PATIENCE_S,
+        )

@@ -1,0 +1,177 @@
+"""The topics beside the main one: made as they have to be, refused if they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sexton.base.errors import ConfigError
+from sexton.retry import Message, OrderedRetry
+from sexton.retry.topics import Names
+from sexton.testing import EmbeddedCluster
+from sexton.testing.waiting import until
+from tests.retry.harness import PATIENCE_S, send
+
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+def _nothing(message: Message) -> None:
+    del message
+
+
+def _start(kafka: EmbeddedCluster, **options: Any) -> OrderedRetry:
+    return OrderedRetry(
+        _nothing, topic="orders", group="g", bootstrap_servers=kafka.bootstrap_servers, **options
+    )
+
+
+def _refused(kafka: EmbeddedCluster, **options: Any) -> ConfigError:
+    with pytest.raises(ConfigError) as caught, _start(kafka, **options) as retry:
+        retry.wait_until_ready(PATIENCE_S)
+    return caught.value
+
+
+def _configs(kafka: EmbeddedCluster, topic: str) -> dict[str, str]:
+    from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    found = admin.describe_configs([resource])[resource].result(30)
+    return {name: entry.value for name, entry in found.items()}
+
+
+def test_topics_are_made_as_they_have_to_be(kafka_cluster: EmbeddedCluster) -> None:
+    kafka_cluster.create_topic("orders", [[1, 2, 3], [2, 3, 1]], {"max.message.bytes": 2_000_000})
+    with _start(kafka_cluster) as retry:
+        retry.wait_until_ready(PATIENCE_S)
+    for topic in ("orders.g.retry", "orders.g.locks"):
+        found = _configs(kafka_cluster, topic)
+        assert found["cleanup.policy"] == "compact"
+        assert found["segment.ms"] == "600000" and found["delete.retention.ms"] == "3600000"
+        assert found["min.insync.replicas"] == "2"
+        assert int(found["max.message.bytes"]) > 2_000_000
+    assert _configs(kafka_cluster, "orders.g.dead")["cleanup.policy"] == "delete"
+    for topic in ("orders.g.retry", "orders.g.locks", "orders.g.dead"):
+        for partition in (0, 1):
+            state = kafka_cluster.partition(topic, partition)
+            assert state is not None and len(state.replicas) == 3
+
+
+@pytest.mark.parametrize(
+    ("prepare", "subject", "said"),
+    [
+        (lambda _: None, "orders", "no such topic"),
+        (
+            lambda kafka: (
+                kafka.create_topic("orders", 2),
+                kafka.create_topic("orders.g.locks", 2),
+            ),
+            "orders.g.locks",
+            "cleanup.policy=delete",
+        ),
+        (
+            lambda kafka: (
+                kafka.create_topic("orders", 2),
+                kafka.create_topic("orders.g.retry", 2, {"cleanup.policy": "compact,delete"}),
+            ),
+            "orders.g.retry",
+            "deleted by age",
+        ),
+        (
+            lambda kafka: (
+                kafka.create_topic("orders", 3),
+                kafka.create_topic("orders.g.locks", 2, COMPACTED),
+            ),
+            "partitions",
+            "main has 3",
+        ),
+    ],
+    ids=["no main topic", "locks not compacted", "retries deleted by age", "main has grown"],
+)
+def test_topics_that_would_lose_messages_are_refused(
+    kafka: EmbeddedCluster, prepare: Callable[[EmbeddedCluster], Any], subject: str, said: str
+) -> None:
+    prepare(kafka)
+    error = _refused(kafka)
+    assert error.subject == subject
+    assert said in error.why
+    assert error.hint
+
+
+def test_too_few_replicas_are_refused_unless_accepted(kafka_cluster: EmbeddedCluster) -> None:
+    kafka_cluster.create_topic("orders", [[1, 2, 3]])
+    kafka_cluster.create_topic("orders.g.locks", [[1]], COMPACTED)
+    error = _refused(kafka_cluster)
+    assert error.subject == "orders.g.locks" and "has 1 replicas and needs 3" in error.why
+    with _start(kafka_cluster, replication=1) as retry:
+        retry.wait_until_ready(PATIENCE_S)
+
+
+def test_topics_are_not_made_against_ones_will(kafka: EmbeddedCluster) -> None:
+    kafka.create_topic("orders", 1)
+    error = _refused(kafka, create_topics=False)
+    assert error.subject == "orders.g.retry, orders.g.locks, orders.g.dead"
+
+
+def test_a_main_topic_that_grows_stops_its_instances(kafka: EmbeddedCluster) -> None:
+    """Keys move with the number of partitions: what waits on the old one would be overtaken."""
+    from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+
+    kafka.create_topic("orders", 2)
+    quick = {"topic.metadata.refresh.interval.ms": "200", "metadata.max.age.ms": "500"}
+    retry = _start(kafka, settings=quick).start()
+    retry.wait_until_ready(PATIENCE_S)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_partitions([NewPartitions("orders", 3)])["orders"].result(30)
+    send(kafka.bootstrap_servers, "orders", keys=20, numbers=range(2))
+    until(lambda: retry._failed is not None, "it notices", PATIENCE_S)
+    with pytest.raises(ConfigError) as caught:
+        retry.close()
+    assert "main has 3, retry 2 and locks 2" in caught.value.why
+    assert "settle" in (caught.value.hint or "")
+
+
+def test_names_can_be_chosen() -> None:
+    names = Names.of("orders", "g", retry="a", locks="b")
+    assert names.beside == ("a", "b", "orders.g.dead")
+    with pytest.raises(ConfigError, match="four different"):
+        Names.of("orders", "g", retry="orders")
+    with pytest.raises(ConfigError, match="cannot be the name"):
+        Names.of("orders", "a group")
+
+
+def test_settings_that_are_ours_are_refused() -> None:
+    for name in ("enable.auto.commit", "isolation.level", "transactional.id"):
+        with pytest.raises(ConfigError, match=name):
+            OrderedRetry(
+                _nothing, topic="t", group="g", bootstrap_servers="x:1", settings={name: "true"}
+            )
+    with pytest.raises(ConfigError, match="bootstrap_servers"):
+        OrderedRetry(_nothing, topic="t", group="g")
+    with pytest.raises(ConfigError, match="workers"):
+        OrderedRetry(_nothing, topic="t", group="g", bootstrap_servers="x:1", workers=0)
+
+
+def test_topics_that_grew_together_while_something_waited(kafka: EmbeddedCluster) -> None:
+    """All three have three partitions now, and a key may have moved while it was locked."""
+    from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+
+    def fail(message: Message) -> None:
+        raise ValueError(message.id)
+
+    kafka.create_topic("orders", 2)
+    send(kafka.bootstrap_servers, "orders", keys=4, numbers=range(2))
+    named: dict[str, Any] = {
+        "topic": "orders", "group": "g", "bootstrap_servers": kafka.bootstrap_servers,
+    }  # fmt: skip
+    with OrderedRetry(fail, **named) as retry:
+        until(lambda: sum(s.depth for s in retry.standings) == 8, "all wait", PATIENCE_S)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for topic in ("orders", "orders.g.retry", "orders.g.locks", "orders.g.dead"):
+        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    error = _refused(kafka)
+    assert "there were 2 and are 3" in error.why and error.hint
+    with _start(kafka, accept_growth=True) as retry:
+        until(lambda: retry.count("attempts", outcome="done") == 8, "accepted", PATIENCE_S)
