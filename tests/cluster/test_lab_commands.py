@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sexton.lab.divergences import LAB
+from sexton.lab.stores_eos import STORIES
 from sexton.testing.waiting import until
 from tests.conftest import RunSexton
 from tests.interrupted_lab import interrupted
@@ -35,7 +36,7 @@ ALWAYS_SIMULATED = (
 def test_the_list_names_every_scenario(run_sexton: RunSexton) -> None:
     listed = run_sexton("lab", "list", "--format", "json")
     assert listed.code == 0
-    assert [row["scenario"] for row in listed.json["scenarios"]] == list(LAB)
+    assert [row["scenario"] for row in listed.json["scenarios"]] == [*LAB, *STORIES]
     early = {row["scenario"] for row in listed.json["scenarios"] if row["early"]}
     assert early == {"aborted-as-committed", "committed-as-aborted", "stuck-partition"}
 

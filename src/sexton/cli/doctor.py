@@ -211,7 +211,7 @@ CHECKS = (
     Check("kernels", "speed of the first command", kernels),
     Check("pyspark", SPARK, package("pyspark")),
     Check("pyarrow", f"{SPARK}; Parquet", package("pyarrow")),
-    Check("confluent-kafka", "retry, stores, the lab", package("confluent_kafka")),
+    Check("confluent-kafka", "retry, the lab", package("confluent_kafka")),
     Check("rocksdict", "stores on disk", package("rocksdict")),
     Check("java", f"{SPARK}; {LAB}", java),
     Check("maven", "fetching Apache Kafka for the lab", maven),

@@ -24,16 +24,22 @@ SCENARIOS = (
 def command(format: FormatOption = Format.table) -> None:
     """List the scenarios of the lab: what each shows, and about how long it takes where.
 
-    All of them run in the simulator, on the embedded cluster and on Apache Kafka. The seconds are
-    rough ones on two cores, start included.
+    They run in the simulator, on the embedded cluster and on Apache Kafka, those without a number
+    not there. The seconds are rough ones on two cores, start included.
     Those marked early also have a form in which no producer has to expire (`lab run --early`).
     """
     from sexton.lab.divergences import LAB, Scenario
+    from sexton.lab.stores_eos import STORIES, Story
 
     def row(scenario: Scenario) -> Row:
         about = scenario.about_s
         early = scenario.has_early_form
         return (scenario.name, early, about.sim, about.embedded, about.kafka, scenario.shows)
 
+    def story_row(story: Story) -> Row:
+        on_kafka = story.about_s + 10 if story.on_kafka else None
+        return (story.name, False, None, story.about_s, on_kafka, story.shows)
+
     with Output("lab list", format) as out:
-        out.rows("scenarios", SCENARIOS, map(row, LAB.values()))
+        rows = [*map(row, LAB.values()), *map(story_row, STORIES.values())]
+        out.rows("scenarios", SCENARIOS, rows)

@@ -60,3 +60,6 @@ class BrokerConfig:
     group_consumer_regex_refresh_interval_ms: int = 600_000
     offsets_retention_minutes: int = 7 * 24 * 60
     offsets_retention_check_interval_ms: int = 600_000
+    # For the lab only, 0 is never: markers are acknowledged so much before the group's offsets are
+    # applied, and fetches do not wait for them (KAFKA-17507, before apache/kafka#18168).
+    lab_markers_acknowledged_before_offsets_ms: int = 0

@@ -121,6 +121,7 @@ class GroupOffsetFetch:
         refused: KafkaError = KafkaError.NONE,
     ) -> None:
         partitions = None if wanted is None else tuple(TopicPartition(*w) for w in wanted)
+        stable = stable and not self._site.config.lab_markers_acknowledged_before_offsets_ms
 
         def told(answer: machine.AnyAnswer) -> None:
             assert isinstance(answer, machine.FetchAnswer)

@@ -1,0 +1,401 @@
+"""When is a local store what its changelog says, and what may be done on top of it?
+
+A task turns inputs into outputs and keeps state. The state is in a local store and in a changelog
+topic; outputs, changelog and the input position go to Kafka in one transaction.
+
+    standby    follow the changelog, read_committed ───────────────────────────┐
+                                                                               ▼
+    active     InitProducerId ─▶ committed offset ─▶ high watermark ─▶ read up to it ─▶ process
+                    ▲                                                                     │
+                    └───── fenced, or nobody knows ◀── commit ◀── overlay ◀───────────────┘
+                                                          └─▶ one write: data + position
+
+Why a promoted store is never stale: a new producer epoch ends the last owner's transaction and
+refuses the next, so after it nothing more is committed by anyone else; the high watermark is asked
+for *after* that and so lies behind everything that ever was committed; and a read_committed reader
+whose position has reached it has all of it. What the disk says of itself is only where to begin.
+
+Why a disk is never ahead: writes stay in memory until Kafka has confirmed the commit, then go down
+in one batch with the changelog offset that they reach. A crash in between leaves the disk behind,
+and the changelog heals it. After an abort the overlay is dropped; when nobody knows how a commit
+ended, the task starts again and finds out by reading.
+
+The input position is a changelog record, so store and position cannot disagree. The group's offset
+serves fencing, and as a witness: where it is ahead of the changelog, that has lost records.
+
+A reader that was away for longer than tombstones are kept may hold keys that were deleted since,
+and nothing in the log would tell it. So it starts again from nothing (`_stale`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+from typing import assert_never
+
+from sexton.base.lazy_dataclass import dataclass
+from sexton.machines.stores_events import (
+    Aborted,
+    Apply,
+    Bounds,
+    BoundsTold,
+    Checkpoint,
+    Commit,
+    CommitDue,
+    Committed,
+    Discard,
+    Effect,
+    Event,
+    Fenced,
+    FetchOffset,
+    FindBounds,
+    Given,
+    Initialised,
+    InitProducer,
+    Lineage,
+    OffsetTold,
+    Opened,
+    PositionGone,
+    Processed,
+    Read,
+    Replay,
+    Role,
+    Run,
+    Stop,
+    TaskConfig,
+    Tick,
+    Unsure,
+    Wipe,
+)
+
+# ── what it is busy with ──
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing to do, or it waits for the group's next word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A standby."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fencing:
+    """A promotion's first step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """For the group's offset; then, once that is told, for the bounds of the changelog."""
+
+    told: bool = False
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CatchingUp:
+    offset: int | None  # the group's
+    end: int
+    moved_ms: int  # when it last came nearer
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    next_input: int | None  # in the overlay
+    committing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    why: str
+
+
+Phase = Idle | Following | Fencing | Asking | CatchingUp | Running | Stopped
+
+
+@dataclass(slots=True)
+class Task:
+    config: TaskConfig = field(default_factory=TaskConfig)
+    role: Role = Role.NONE
+    generation: int = -1
+    lineage: Lineage | None = None  # None: not opened yet
+    store: Checkpoint | None = None  # what is on the disk; None: nothing
+    input_position: int | None = None  # on the disk, too
+    phase: Phase = field(default_factory=Idle)
+    saved_ms: int = 0  # the disk's own `caught_up_ms`
+
+    def handle(self, event: Event) -> list[Effect]:
+        match event:
+            case Opened():
+                return self._opened(event)
+            case Given():
+                return self._given(event)
+            case Initialised() if isinstance(self.phase, Fencing):
+                return self._ask_offset()
+            case OffsetTold(offset) if isinstance(self.phase, Asking):
+                return self._offset_told(offset)
+            case BoundsTold():
+                return self._bounded(event)
+            case Read():
+                return self._read(event)
+            case PositionGone():
+                return self._look_again()
+            case Processed(next_input) if isinstance(self.phase, Running):
+                self.phase = replace(self.phase, next_input=next_input)
+                return []
+            case CommitDue(now_ms) if isinstance(self.phase, Running):
+                return self._commit(self.phase, now_ms)
+            case Committed() if isinstance(self.phase, Running):
+                return self._committed(event, self.phase)
+            case Aborted() if isinstance(self.phase, Running):
+                self.phase = Running(self.input_position)
+                return [Discard(), Run(self.input_position, promoted=False)]
+            case Unsure() | Fenced("producer") if self.role is Role.ACTIVE:
+                return [Discard(), *self._promote()]
+            case Fenced("group", refused):
+                if self.role is Role.ACTIVE and refused < self.generation:
+                    return [Discard(), *self._promote()]  # it has told us meanwhile: still ours
+                self.phase = Idle()  # the group has moved on, and will say where to
+                return [Discard()]
+            case Tick(now_ms):
+                return self._tick(now_ms)
+            case _:
+                return []  # an answer to what is no longer asked
+
+    @property
+    def is_running(self) -> bool:
+        return isinstance(self.phase, Running)
+
+    # ── beginning ──
+
+    def _opened(self, event: Opened) -> list[Effect]:
+        self.lineage = event.lineage
+        self.store, self.input_position = event.found, event.input_position
+        self.saved_ms = 0 if event.found is None else event.found.caught_up_ms
+        if event.damaged is not None:
+            return self._wipe(event.damaged)
+        if event.found is not None and event.found.lineage != event.lineage:
+            return self._wipe(_foreign(event.found.lineage, event.lineage))
+        return []
+
+    def _given(self, event: Given) -> list[Effect]:
+        assert self.lineage is not None, "a store is opened before it is given a role"
+        before, last = self.role, self.generation
+        self.role, self.generation = event.role, event.generation
+        match event.role:
+            case Role.NONE:
+                self.phase = Idle()
+                return [Discard()] if before is not Role.NONE else []
+            case Role.STANDBY:
+                if before is Role.STANDBY and isinstance(self.phase, Following):
+                    return []
+                self.phase = Following()
+                return [*([Discard()] if before is Role.ACTIVE else []), self._find_bounds()]
+            case Role.ACTIVE:
+                # Nobody else can have owned the task if it was ours in the generation before.
+                kept = before is Role.ACTIVE and event.generation - last in (0, 1)
+                if kept and not isinstance(self.phase, Idle | Stopped):
+                    return []
+                return [*([Discard()] if before is Role.ACTIVE else []), *self._promote()]
+            case _:
+                assert_never(event.role)
+
+    def _promote(self) -> list[Effect]:
+        self.phase = Fencing()
+        return [InitProducer()]
+
+    def _ask_offset(self) -> list[Effect]:
+        self.phase = Asking()
+        return [FetchOffset()]
+
+    def _offset_told(self, offset: int | None) -> list[Effect]:
+        if self.config.trust_local_checkpoint and self.store is not None:
+            self.phase = Running(offset)
+            return [Run(offset, promoted=True)]
+        self.phase = Asking(told=True, offset=offset)
+        return [self._find_bounds()]
+
+    def _find_bounds(self) -> FindBounds:
+        if self.store is None:
+            return FindBounds(-1, -1)
+        return FindBounds(self.store.position, self.store.leader_epoch)
+
+    # ── reading the changelog ──
+
+    def _bounded(self, event: BoundsTold) -> list[Effect]:
+        following = isinstance(self.phase, Following)
+        asking = isinstance(self.phase, Asking) and self.phase.told
+        if not (following or asking):
+            return []
+        bounds, wiped = event.bounds, self._judge(event)
+        if self.store is None:
+            assert self.lineage is not None
+            self.store = Checkpoint(self.lineage, bounds.log_start, -1, event.asked_ms)
+            self.input_position = None
+        if following:
+            return [*wiped, Replay(self.store.position, None)]
+        assert isinstance(self.phase, Asking)
+        end = bounds.high_watermark
+        self.phase = CatchingUp(self.phase.offset, end, event.asked_ms)
+        if self.store.position >= end:
+            return [*wiped, *self._arrive(self.phase)]
+        return [*wiped, Replay(self.store.position, end)]
+
+    def _judge(self, event: BoundsTold) -> list[Effect]:
+        """May what is on the disk be read on from? If not, it goes."""
+        store, bounds = self.store, event.bounds
+        if store is None or self.config.trust_local_checkpoint:
+            return []
+        why = _cut(store, bounds)
+        behind = store.position < bounds.log_end  # else there is nothing that it could miss
+        if why is None and behind and self._stale(event.asked_ms, store.position, bounds.mtro):
+            why = self._too_old(event.asked_ms)
+        return [] if why is None else self._wipe(why)
+
+    def _look_again(self) -> list[Effect]:
+        """The bounds will say whether what is on the disk has to go."""
+        match self.phase:
+            case Following():
+                return [self._find_bounds()]
+            case CatchingUp(offset):
+                self.phase = Asking(told=True, offset=offset)
+                return [self._find_bounds()]
+            case _:
+                return []
+
+    def needs_mtro(self, now_ms: int) -> bool:
+        """By time alone the store is too old: the cluster may still say that nothing is missing."""
+        return self.store is not None and self._stale(now_ms, self.store.position, None)
+
+    def _stale(self, now_ms: int, start: int, mtro: int | None) -> bool:
+        """May a tombstone at or after `start` be gone that a value below `start` needs?"""
+        if self.store is None or now_ms - self.store.caught_up_ms <= self.config.horizon_ms:
+            return False  # none that was written since has been cleaned and kept its time
+        return mtro is None or start < mtro
+
+    def _too_old(self, now_ms: int) -> str:
+        assert self.store is not None
+        away_s = (now_ms - self.store.caught_up_ms) // 1000
+        kept_s = self.config.delete_retention_ms // 1000
+        return (
+            f"it was last complete {away_s} s ago, and tombstones are kept for {kept_s} s:"
+            " it may hold keys that were deleted since"
+        )
+
+    def _read(self, event: Read) -> list[Effect]:
+        store, phase = self.store, self.phase
+        if store is None or not isinstance(phase, Following | CatchingUp):
+            return []
+        if event.start != store.position or event.position < store.position:
+            return []  # from before the store was wiped
+        moved, caught_up = event.position > store.position, event.position >= event.end
+        if moved and self._stale(event.asked_ms, event.start, event.mtro):
+            wiped = self._wipe(self._too_old(event.asked_ms))
+            if isinstance(phase, CatchingUp):
+                self.phase = Asking(told=True, offset=phase.offset)
+            return [*wiped, self._find_bounds()]
+        epoch = max(event.leader_epoch, store.leader_epoch)
+        caught_up_ms = event.asked_ms if caught_up else store.caught_up_ms
+        self.store = Checkpoint(store.lineage, event.position, epoch, caught_up_ms)
+        if event.input_position is not None:
+            self.input_position = event.input_position
+        # Where nothing moved, only the time is news, and can wait.
+        applied: list[Effect] = []
+        if moved or caught_up_ms - self.saved_ms > self.config.renew_ms:
+            applied.append(self._apply(self.store))
+        if isinstance(phase, Following):
+            return [*applied, Replay(event.position, None)]
+        if event.position >= phase.end:
+            return [*applied, *self._arrive(phase)]
+        if moved:
+            self.phase = replace(phase, moved_ms=event.asked_ms)
+        elif event.asked_ms - phase.moved_ms > self.config.restore_timeout_ms:
+            return self._stop(self._stands_still(phase))
+        return [*applied, Replay(event.position, phase.end)]
+
+    def _apply(self, store: Checkpoint) -> Apply:
+        self.saved_ms = store.caught_up_ms
+        return Apply(store, self.input_position)
+
+    def _arrive(self, phase: CatchingUp) -> list[Effect]:
+        """The store is the fold of everything that was ever committed."""
+        known = self.input_position
+        if phase.offset is not None and phase.offset > (known or 0):
+            return self._stop(
+                f"the group has committed input up to {phase.offset}, but the changelog knows of"
+                f" {'none' if known is None else known}: it has lost records,"
+                " or somebody moved the group's offset"
+            )
+        next_input = phase.offset if known is None else known
+        self.phase = Running(next_input)
+        return [Run(next_input, promoted=True)]
+
+    def _tick(self, now_ms: int) -> list[Effect]:
+        phase = self.phase
+        if not isinstance(phase, CatchingUp):
+            return []
+        if now_ms - phase.moved_ms <= self.config.restore_timeout_ms:
+            return []
+        return self._stop(self._stands_still(phase))
+
+    def _stands_still(self, phase: CatchingUp) -> str:
+        at = self.store.position if self.store is not None else 0
+        return (
+            f"the changelog could not be read to {phase.end}: it stands at {at} and has not moved"
+            f" for {self.config.restore_timeout_ms // 1000} s"
+        )
+
+    def _stop(self, why: str) -> list[Effect]:
+        self.phase = Stopped(why)
+        return [Discard(), Stop(why)]
+
+    def _wipe(self, why: str) -> list[Effect]:
+        self.store, self.input_position = None, None
+        return [Wipe(why)]
+
+    # ── committing ──
+
+    def _commit(self, phase: Running, now_ms: int) -> list[Effect]:
+        if phase.committing or phase.next_input is None or self.store is None:
+            return []
+        quiet = phase.next_input == self.input_position
+        if quiet and now_ms - self.store.caught_up_ms < self.config.renew_ms:
+            return []
+        self.phase = replace(phase, committing=True)
+        return [Commit(self.generation, phase.next_input)]
+
+    def _committed(self, event: Committed, phase: Running) -> list[Effect]:
+        assert self.store is not None and phase.committing
+        self.input_position = phase.next_input
+        self.store = Checkpoint(
+            self.store.lineage, event.position, event.leader_epoch, event.asked_ms
+        )
+        self.phase = Running(phase.next_input)
+        return [self._apply(self.store), Run(phase.next_input, promoted=False)]
+
+    def check(self) -> None:
+        assert self.store is None or self.lineage is not None
+        if isinstance(self.phase, Running):
+            assert self.role is Role.ACTIVE and self.store is not None
+        if isinstance(self.phase, Following):
+            assert self.role is Role.STANDBY
+
+
+def _foreign(found: Lineage, wanted: Lineage) -> str:
+    if found.cluster_id != wanted.cluster_id:
+        return f"it is of the cluster {found.cluster_id}, this one is {wanted.cluster_id}"
+    return "its changelog was deleted and made again since"
+
+
+def _cut(store: Checkpoint, bounds: Bounds) -> str | None:
+    if store.position > bounds.log_end:
+        return f"it is at {store.position}, and the changelog ends at {bounds.log_end}"
+    if store.position < bounds.log_start:
+        return f"it is at {store.position}, and the changelog begins at {bounds.log_start} now"
+    if bounds.parts_at is not None and bounds.parts_at < store.position:
+        return (
+            f"it is at {store.position}, and the changelog of its time ended at {bounds.parts_at}:"
+            " there was an unclean election"
+        )
+    return None

@@ -1,0 +1,92 @@
+"""One commit of one task: outputs, changelog, input position and offset, or nothing of it.
+
+What comes out is one of four things, and the machine knows what each means:
+
+    Committed            Kafka confirmed; the overlay is at hand to be written down
+    Fenced("group")      the group has gone on without us: nothing was committed
+    Fenced("producer")   somebody has a newer epoch: nothing was committed
+    Unsure               everything else, whether or not the end was asked for
+
+What would be refused again and again (a record that is too large, a topic that may not be written)
+is raised, and stops the task.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from sexton.base.errors import SextonError
+from sexton.base.partitions import TopicPartition
+from sexton.machines.stores_events import Commit, Committed, Fenced, Unsure
+from sexton.stores.fetching import now_ms
+from sexton.stores.local import Local
+from sexton.stores.producing import TaskProducer, is_fenced, is_hopeless, is_left_behind
+from sexton.stores.surroundings import Surroundings
+
+log = logging.getLogger("sexton.stores")
+
+
+class NeverTaken(SextonError):
+    """Kafka refuses what the task writes, and would refuse it again."""
+
+
+class Committing:
+    def __init__(
+        self,
+        name: str,
+        producer: TaskProducer,
+        input_at: TopicPartition,
+        changelog_at: TopicPartition,
+        around: Surroundings,
+    ) -> None:
+        self._name, self._producer, self._around = name, producer, around
+        self._input_at, self._changelog_at = input_at, changelog_at
+        self.last_s = 0.0  # when the last one was confirmed
+
+    async def commit(
+        self, effect: Commit, local: Local, generation_now: Callable[[], int]
+    ) -> Committed | Fenced | Unsure:
+        began_s, asked_ms = time.monotonic(), now_ms()
+        ending, generation = False, effect.generation
+        around, at = self._around, self._changelog_at
+        try:
+            batches = await around.thread(local.batches, at, effect.next_input, asked_ms)
+            ends = await self._producer.send(batches)
+            # A newer generation that left the task with us counts as well.
+            generation = generation_now()
+            member = replace(around.membership(), generation=generation)
+            await self._producer.send_offset(member, self._input_at, effect.next_input)
+            ending = True
+            await self._producer.end(committed=True)
+        except SextonError as error:
+            return await self._failed(error, ending, generation)
+        self.last_s = time.monotonic()
+        around.numbers.committed(self.last_s - began_s)
+        local.hand = dict(local.store.take())
+        return Committed(asked_ms, ends[at], await self._leader_epoch())
+
+    async def _failed(self, error: SextonError, ending: bool, generation: int) -> Fenced | Unsure:
+        about = {"task": self._name, "why": str(error)}
+        if is_left_behind(error):
+            log.info("commit refused: the group has gone on", extra=about)
+            await self._producer.abort()
+            return Fenced("group", generation)
+        if is_hopeless(error):
+            await self._producer.abort()
+            raise NeverTaken(error.subject, error.why, error.hint)
+        if is_fenced(error):
+            log.info("commit refused: there is a newer owner", extra=about)
+            return Fenced("producer")
+        said = "nobody knows whether it was committed" if ending else "commit failed"
+        log.warning(f"{said}: the task starts again", extra=about)
+        return Unsure()
+
+    async def _leader_epoch(self) -> int:
+        """An epoch that is not older than that of our records; -1: nobody says."""
+        try:
+            return (await self._around.client.place(self._changelog_at)).leader_epoch
+        except SextonError:
+            return -1

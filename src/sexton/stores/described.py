@@ -1,0 +1,99 @@
+"""An application as the cluster knows it: who works on what, who has copies, how far behind.
+
+Nothing of it is asked of the instances: who owns a task and who keeps a copy is in the group, where
+a task stands is in its changelog. How warm a copy is only its instance knows (`App.metrics`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sexton.base.errors import Refused
+from sexton.base.kafka_errors import KafkaError
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.connection import Connection, refused
+from sexton.client.retrying import PATIENT
+from sexton.client.transacting import GROUP, stable_offset
+from sexton.machines.stores_assignment import Share, TaskId
+from sexton.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
+from sexton.stores import changelog as changelogs
+from sexton.stores.coordinators import Coordinator
+from sexton.stores.group import PROTOCOL
+from sexton.stores.sayings import Said, decode_claims, decode_share
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    task: str
+    partition: int
+    owner: str | None
+    copies: tuple[str, ...]  # instances that keep one
+    warming: tuple[str, ...]
+    offset: int | None  # of the group in the input
+    input_lag: int
+    changelog_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    state: str  # of the group
+    instances: tuple[str, ...]
+    tasks: tuple[Described, ...]
+
+
+async def describe(client: Client, application_id: str) -> Application:
+    group = await _group(client, application_id)
+    members = [
+        (decode_claims(each.member_id, each.member_metadata), decode_share(each.member_assignment))
+        for each in group.members
+    ]
+    topics = {task: topic for said, _ in members for task, topic in said.topics.items()}
+    described = [
+        await _task(client, application_id, TaskId(task, number), topic, members)
+        for task, topic in sorted(topics.items())
+        for number in sorted((await client.topology([topic])).topic(topic).partitions)
+    ]
+    names = tuple(sorted(said.instance for said, _ in members))
+    return Application(group.group_state, names, tuple(described))
+
+
+async def _group(client: Client, application_id: str) -> DescribedGroup:
+    async def ask(connection: Connection) -> DescribedGroup:
+        answer = await connection.ask(DescribeGroupsRequest([application_id]))
+        found = answer.groups[0]
+        if found.error_code:
+            raise refused(found.error_code, f"the group {application_id}")
+        return found
+
+    found = await Coordinator(client, GROUP, application_id).until_ready(ask, PATIENT)
+    if found.group_state == "Dead" or found.protocol_data not in ("", PROTOCOL):
+        why = f"{application_id} is no group of stores"
+        hint = "name the application id"
+        raise Refused(KafkaError.GROUP_ID_NOT_FOUND, why, hint)
+    return found
+
+
+async def _task(
+    client: Client,
+    application_id: str,
+    id_: TaskId,
+    topic: str,
+    members: list[tuple[Said, Share]],
+) -> Described:
+    input_at = TopicPartition(topic, id_.partition)
+    changelog_at = TopicPartition(f"{application_id}-{id_.task}-changelog", id_.partition)
+    committed = await stable_offset(client, application_id, input_at)
+    input_end = (await changelogs.bounds(client, input_at)).high_watermark
+    end = (await changelogs.bounds(client, changelog_at)).high_watermark
+    owners = [said.instance for said, share in members if id_ in share.active]
+    return Described(
+        id_.task,
+        id_.partition,
+        owners[0] if owners else None,
+        tuple(sorted(said.instance for said, share in members if id_ in share.standby)),
+        tuple(sorted(said.instance for said, share in members if id_ in share.warming)),
+        None if committed is None else committed.offset,
+        input_end - (0 if committed is None else committed.offset),
+        end,
+    )

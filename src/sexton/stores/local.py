@@ -1,0 +1,145 @@
+"""One task's state here: what is committed on disk, what is not yet in memory.
+
+    hand       changes that the next `apply` writes: a stretch of changelog, or a commit's overlay
+    store      what `process` reads and writes, until it is committed or dropped
+    outputs    what it returned
+
+`apply` is the only way anything gets to the disk, and writes the checkpoint with it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from sexton.base.errors import CorruptLog
+from sexton.base.partitions import TopicPartition
+from sexton.machines.stores_assignment import TaskId
+from sexton.machines.stores_events import Apply, Lineage, Opened
+from sexton.stores import disks
+from sexton.stores.batches import BatchMaker, Outputs
+from sexton.stores.disks import Disk, MemoryDisk, RocksDisk
+from sexton.stores.fetching import now_ms
+from sexton.stores.layout import (
+    CHECKPOINT,
+    POSITION,
+    decode_checkpoint,
+    decode_position,
+    encode_checkpoint,
+    encode_position,
+)
+from sexton.stores.rows import Rows
+from sexton.stores.serdes import serde_of
+from sexton.stores.surroundings import Surroundings
+from sexton.stores.task import Task
+from sexton.stores.view import Store, View
+
+log = logging.getLogger("sexton.stores")
+
+
+class Local:
+    """Its methods block; they run in a thread, one at a time."""
+
+    def __init__(self, id_: TaskId, task: Task, around: Surroundings) -> None:
+        self.id, self.task, self._around = id_, task, around
+        self.disk: Disk = MemoryDisk()
+        self.hand: dict[bytes, bytes | None] = {}
+        self._maker = BatchMaker(around.config.compression)
+        self.drop()
+
+    def open(self, lineage: Lineage) -> Opened:
+        damaged, found, input_position = None, None, None
+        if self._around.config.store == "rocksdb":
+            damaged = self._open_rocks()
+        try:
+            found = decode_checkpoint(self.disk.get(CHECKPOINT))
+            input_position = decode_position(self.disk.get(POSITION))
+        except CorruptLog as error:
+            damaged = str(error)
+        if found is None and input_position is not None:
+            damaged = "it has an input position and no checkpoint"
+        self.drop()
+        return Opened(now_ms(), lineage, found, input_position, damaged)
+
+    def _open_rocks(self) -> str | None:
+        path = self._around.config.directory(*self.id)
+        try:
+            self.disk = RocksDisk(path)
+            return None
+        except CorruptLog as error:
+            disks.remove(path)
+            self.disk = RocksDisk(path)
+            return error.why
+
+    def close(self) -> None:
+        self.disk.close()
+
+    def wipe(self, why: str) -> None:
+        self._around.numbers.wiped += 1
+        name = f"{self.id.task}-{self.id.partition}"
+        log.error("local state is thrown away", extra={"task": name, "why": why})
+        self.disk.wipe()
+        self.drop()
+
+    def apply(self, effect: Apply) -> None:
+        """The changes at hand and the checkpoint, in one atomic write."""
+        changes, self.hand = self.hand, {}
+        changes[CHECKPOINT] = encode_checkpoint(effect.checkpoint)
+        if effect.input_position is not None:
+            changes[POSITION] = encode_position(effect.input_position)
+        self.disk.write(changes)
+        self.drop()
+
+    def drop(self) -> None:
+        """A new overlay: whoever still writes to the last one writes to nothing."""
+        task = self.task
+        key, value = map(serde_of, task.store_serdes)
+        self.store = Store(self.disk, key, value, task.input, self.id.partition)
+        key, value = map(serde_of, task.output_serdes)
+        self.outputs = Outputs(task.output, key, value, self._around.partitions)
+        self.hand = {}
+
+    def view(self, role: str) -> View:
+        key, value = map(serde_of, self.task.store_serdes)
+        return View(self.disk.look(), key, value, role)
+
+    # ── work ──
+
+    @property
+    def is_large(self) -> bool:
+        held = self.outputs.size_bytes + self.store.overlay_bytes
+        return held > self._around.config.most_overlay_bytes
+
+    def process(self, rows: Rows, store: Store, outputs: Outputs) -> None:
+        process, add = self.task.process, outputs.add
+        key_serde, value_serde = map(serde_of, self.task.input_serdes)
+        keys, values = rows.keys, rows.values
+        if key_serde.name != "bytes":
+            decode = key_serde.decode
+            keys = [None if each is None else decode(each) for each in keys]
+        if value_serde.name != "bytes":
+            decode = value_serde.decode
+            values = [None if each is None else decode(each) for each in values]
+        for offset, time_ms, key, value in zip(
+            rows.offsets, rows.timestamps, keys, values, strict=True
+        ):
+            store.offset, store.timestamp_ms = offset, time_ms
+            made = process(key, value, store)
+            if made is not None:
+                for each in made:
+                    add(each, time_ms)
+
+    def batches(
+        self, changelog_at: TopicPartition, next_input: int, time_ms: int
+    ) -> dict[TopicPartition, list[bytearray]]:
+        """Everything that one transaction writes: outputs, changed keys, the input position."""
+        made = self._maker.batches
+        found = {
+            at: made(each.keys, each.values, each.times)
+            for at, each in self.outputs.by_partition.items()
+            if each.keys
+        }
+        changes = self.store.take()
+        keys: list[bytes | None] = [*changes, POSITION]
+        values = [*changes.values(), encode_position(next_input)]
+        found[changelog_at] = made(keys, values, [time_ms] * len(keys))
+        return found

@@ -1,0 +1,56 @@
+"""Chunks of a log to what a read_committed consumer is shown: plain lists, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sexton.base.partitions import TopicPartition
+from sexton.client.committed import CommittedBatches
+from sexton.client.replica import Chunk
+from sexton.records.columns import Columns
+from sexton.records.decoder import decode
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Records in [start, next_offset), and what the leader said when it sent them."""
+
+    start: int
+    next_offset: int
+    offsets: list[int]
+    timestamps: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    high_watermark: int
+    leader_epoch: int  # of the last batch; -1: there is none
+    size_bytes: int
+    asked_ms: int = 0
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+def rows_of(at: TopicPartition, chunk: Chunk, start: int, end: int | None, asked_ms: int) -> Rows:
+    """Of a chunk that was asked for from `start` on; rows at or above `end` are left out."""
+    shown = list(CommittedBatches().of(chunk))
+    size = len(chunk.data)
+    epoch = -1
+    for batch in chunk.batches():
+        epoch = max(epoch, batch.header.partition_leader_epoch)
+    next_offset = chunk.next_offset if end is None else min(chunk.next_offset, end)
+    about = (chunk.high_watermark, epoch, size, asked_ms)
+    if not shown:
+        return Rows(start, next_offset, [], [], [], [], *about)
+    whole = sum(len(batch.data) for batch in shown) == size
+    data = chunk.data if whole else b"".join(batch.data for batch in shown)
+    columns: Columns = decode(data, str(at))
+    offset = columns.offset
+    wanted = np.flatnonzero((offset >= start) & (offset < next_offset))
+    keys, values, times = columns.key, columns.value, columns.timestamp
+    if len(wanted) < len(offset):
+        keys, values = keys.take(wanted), values.take(wanted)
+        offset, times = offset[wanted], times[wanted]
+    shown_rows = (offset.tolist(), times.tolist(), keys.to_list(), values.to_list())
+    return Rows(start, next_offset, *shown_rows, *about)

@@ -1,0 +1,77 @@
+"""Keys and values to bytes and back.
+
+    Serde.BYTES  Serde.STR  Serde.INT  Serde.JSON         or by name: "bytes", "str", "int", "json"
+
+Integers are 8 bytes with the sign bit turned over, so that their bytes sort as the numbers do, and
+a range of keys is a range of numbers. None is a null on the wire: a tombstone, as a value.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from sexton.base.errors import ConfigError, CorruptLog
+
+SerdeName = Literal["bytes", "str", "int", "json"]
+
+_INT = struct.Struct(">Q")
+_SIGN = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Serde:
+    name: str
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+
+
+def _bytes_in(value: Any) -> bytes:
+    return bytes(value)
+
+
+def _same(value: bytes) -> bytes:
+    return value
+
+
+def _text_in(value: str) -> bytes:
+    return value.encode()
+
+
+def _text_out(value: bytes) -> str:
+    return value.decode()
+
+
+def _int_in(value: int) -> bytes:
+    return _INT.pack(value + _SIGN)
+
+
+def _int_out(value: bytes) -> int:
+    if len(value) != _INT.size:
+        raise CorruptLog("an integer", f"has {len(value)} bytes, not {_INT.size}")
+    number: int = _INT.unpack(value)[0]
+    return number - _SIGN
+
+
+def _json_in(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+
+
+SERDES: Final = {
+    "bytes": Serde("bytes", _bytes_in, _same),
+    "str": Serde("str", _text_in, _text_out),
+    "int": Serde("int", _int_in, _int_out),
+    "json": Serde("json", _json_in, json.loads),
+}
+
+
+def serde_of(wanted: Serde | str) -> Serde:
+    if isinstance(wanted, Serde):
+        return wanted
+    found = SERDES.get(wanted)
+    if found is None:
+        raise ConfigError("serde", f"there is no {wanted!r}", f"known: {', '.join(SERDES)}")
+    return found

@@ -1,0 +1,41 @@
+"""What all tasks of one instance share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sexton.client.client import Client
+from sexton.machines.stores_assignment import TaskId
+from sexton.stores.fetching import Fetcher
+from sexton.stores.numbers import Numbers
+from sexton.stores.partitioner import Partitioner
+from sexton.stores.producing import Membership
+from sexton.stores.task import AppConfig
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Surroundings:
+    config: AppConfig
+    client: Client
+    fetcher: Fetcher
+    pool: ThreadPoolExecutor
+    membership: Callable[[], Membership]
+    failed: Callable[[TaskId, str], None]
+    caught_up: Callable[[TaskId], None]
+    partitions: dict[str, Partitioner] = field(default_factory=dict)  # of output topics
+    numbers: Numbers = field(default_factory=Numbers)
+
+    async def thread(self, work: Callable[..., T], *given: Any) -> T:
+        """Waited for even by those who are cancelled: nobody else may touch the store meanwhile."""
+        future = asyncio.get_running_loop().run_in_executor(self.pool, work, *given)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            await asyncio.gather(future, return_exceptions=True)
+            raise

@@ -1,0 +1,370 @@
+"""One task on one instance: what `machines.stores` decides, done.
+
+    events ──▶ machine ──▶ effects ──┬─ at once: wipe, apply, discard, stop
+                 ▲                   └─ one that takes a while: fence, ask, read, process, commit
+                 └────────── its answer ──────────┘
+
+There is one thing under way at any time. What the group says comes in between: if the machine then
+wants something else, what was under way is cancelled first. `process` and disk writes run in a
+thread, so heartbeats go on; a thread cannot be cancelled, so it is waited for, and what it wrote is
+in an overlay that nobody looks at any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from sexton.base.errors import PeerError, Refused, SextonError
+from sexton.base.kafka_errors import KafkaError
+from sexton.base.partitions import TopicPartition
+from sexton.client.transacting import stable_offset
+from sexton.machines import stores as machine
+from sexton.machines.stores_assignment import TaskId
+from sexton.machines.stores_events import (
+    Apply,
+    BoundsTold,
+    Commit,
+    CommitDue,
+    Discard,
+    Effect,
+    Event,
+    FetchOffset,
+    FindBounds,
+    Given,
+    Initialised,
+    InitProducer,
+    OffsetTold,
+    PositionGone,
+    Processed,
+    Read,
+    Replay,
+    Role,
+    Run,
+    Stop,
+    TaskConfig,
+    Tick,
+    Wipe,
+)
+from sexton.stores import changelog as changelogs
+from sexton.stores.changelog import Changelog
+from sexton.stores.committing import Committing
+from sexton.stores.fetching import Reader, now_ms
+from sexton.stores.following import Following
+from sexton.stores.local import Local
+from sexton.stores.numbers import Progress
+from sexton.stores.producing import PATIENCE, TaskProducer
+from sexton.stores.rows import Rows
+from sexton.stores.surroundings import Surroundings
+from sexton.stores.task import Task
+from sexton.stores.view import View
+
+_RETRY_S = 0.2
+_QUIET_S = 0.5  # between two looks at the clock while there is no input
+
+_INPUT_HINT = "reset the group's offsets and take a new application id, if they may be skipped"
+
+log = logging.getLogger("sexton.stores")
+
+
+class InputGone(SextonError):
+    """Inputs were deleted before they were processed; to skip them is nobody's right but yours."""
+
+
+class Worker:
+    def __init__(self, id_: TaskId, task: Task, changelog: Changelog, around: Surroundings) -> None:
+        self.id, self._around, self._changelog = id_, around, changelog
+        config = around.config
+        self._input_at = TopicPartition(task.input, id_.partition)
+        self._changelog_at = TopicPartition(changelog.topic, id_.partition)
+        self.machine = machine.Task(
+            TaskConfig(
+                changelog.delete_retention_ms,
+                config.restore_timeout_ms,
+                config.trust_local_checkpoint,
+            )
+        )
+        self._local = Local(id_, task, around)
+        self._following = Following(changelog, self._changelog_at, around)
+        self._producer = TaskProducer(
+            around.client,
+            config.transactional_id(*id_),
+            config.application_id,
+            config.transaction_timeout_ms,
+        )
+        self._committing = Committing(
+            str(self), self._producer, self._input_at, self._changelog_at, around
+        )
+        self._inbox: asyncio.Queue[Event] = asyncio.Queue()
+        self._life: asyncio.Task[None] | None = None
+        self._doing: asyncio.Task[Event | None] | None = None
+        self._wanted: Effect | None = None  # what `_doing` does, to be done again
+        self._settling: asyncio.Future[None] | None = None
+        self._processed_to = -1
+        self._promoting_s = 0.0
+        self._input_lag = -1
+        self.stopped: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.id.task}-{self.id.partition}"
+
+    # ── for the instance ──
+
+    async def open(self) -> None:
+        opened = await self._around.thread(self._local.open, self._changelog.lineage)
+        for effect in self.machine.handle(opened):
+            assert isinstance(effect, Wipe)
+            await self._around.thread(self._local.wipe, effect.why)
+        self._life = asyncio.create_task(self._live(), name=str(self))
+
+    def give(self, role: Role, generation: int) -> None:
+        self._inbox.put_nowait(Given(now_ms(), role, generation))
+
+    async def settle(self) -> None:
+        """Returns when all that was processed is committed or given up; then it stands still."""
+        if not self.machine.is_running or self.stopped is not None:
+            return
+        if self._settling is None:
+            self._settling = asyncio.get_running_loop().create_future()
+        timeout_s = self._around.config.transaction_timeout_ms / 1000
+        await asyncio.wait([self._settling], timeout=timeout_s)
+
+    async def close(self) -> None:
+        if self._life is not None:
+            self._life.cancel()
+            await asyncio.gather(self._life, return_exceptions=True)
+        await self._stop_doing()
+        self._around.fetcher.forget(self._input_at)
+        await self._following.drop()
+        await self._around.thread(self._local.close)
+
+    def view(self) -> View:
+        return self._local.view(self.machine.role.value)
+
+    @property
+    def position(self) -> int:
+        """That of the verified copy; 0: there is none."""
+        store = self.machine.store
+        return 0 if store is None else store.position
+
+    @property
+    def state(self) -> str:
+        if self.stopped is not None:
+            return "stopped"
+        if self.machine.is_running:
+            return "running"
+        return "restoring" if self.machine.role is Role.ACTIVE else str(self.machine.role.value)
+
+    @property
+    def lag(self) -> int:
+        return self._input_lag if self.machine.is_running else self._following.lag
+
+    @property
+    def restore(self) -> Progress | None:
+        return self._following.restore if self.state == "restoring" else None
+
+    # ── the loop ──
+
+    async def _live(self) -> None:
+        hearing = asyncio.create_task(self._inbox.get())
+        try:
+            while True:
+                waited = {hearing} | ({self._doing} if self._doing is not None else set())
+                done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                if hearing in done:
+                    event = hearing.result()
+                    hearing = asyncio.create_task(self._inbox.get())
+                    await self._hear(event)
+                elif self._doing is not None:
+                    doing, self._doing = self._doing, None
+                    await self._answered(doing.result())
+        except Exception as error:  # noqa: BLE001 - whatever it was, the task stands still
+            self._broke(error)
+        finally:
+            hearing.cancel()
+
+    async def _hear(self, event: Event) -> None:
+        effects = self.machine.handle(event)
+        if effects:
+            await self._stop_doing()
+            self._settled()
+            self._settling = None
+            await self._carry_out(effects)
+
+    async def _answered(self, event: Event | None) -> None:
+        effects = [] if event is None else self.machine.handle(event)
+        if effects:
+            await self._carry_out(effects)
+        elif self._wanted is not None:
+            self._begin(self._wanted)  # nothing follows from it: go on
+
+    async def _stop_doing(self) -> None:
+        doing, self._doing = self._doing, None
+        if doing is not None:
+            doing.cancel()
+            await asyncio.gather(doing, return_exceptions=True)
+
+    async def _carry_out(self, effects: list[Effect]) -> None:
+        self._wanted = None
+        for effect in effects:
+            match effect:
+                case Wipe(why):
+                    await self._following.drop()
+                    await self._around.thread(self._local.wipe, why)
+                case Apply():
+                    await self._around.thread(self._local.apply, effect)
+                case Discard():
+                    await self._discard()
+                case Stop(why):
+                    self._stop(why)
+                case _:
+                    self._begin(effect)
+        if self._doing is None:
+            self._settled()
+
+    def _begin(self, effect: Effect) -> None:
+        self._wanted = effect
+        self._doing = asyncio.create_task(self._do(effect))
+
+    async def _do(self, effect: Effect) -> Event | None:
+        """Trouble with brokers passes, or the machine's patience ends; None: do it again."""
+        try:
+            return await self._once(effect)
+        except (PeerError, Refused) as error:
+            gone = isinstance(error, Refused) and error.error is KafkaError.OFFSET_OUT_OF_RANGE
+            if gone and isinstance(effect, Run):
+                raise InputGone(str(self._input_at), error.why, _INPUT_HINT) from None
+            log.warning("waiting for Kafka", extra={"task": str(self), "why": str(error)})
+            await self._following.drop()
+            self._around.fetcher.forget(self._input_at)
+            await asyncio.sleep(_RETRY_S)
+            if gone and isinstance(effect, Replay):
+                return PositionGone()
+            return Tick(now_ms())
+
+    async def _once(self, effect: Effect) -> Event | None:
+        match effect:
+            case InitProducer():
+                self._promoting_s = self._promoting_s or time.monotonic()
+                self.stopped = None
+                await self._producer.initialise()
+                return Initialised()
+            case FetchOffset():
+                group = self._around.config.application_id
+                found = await stable_offset(self._around.client, group, self._input_at, PATIENCE)
+                return OffsetTold(None if found is None else found.offset)
+            case FindBounds(position, leader_epoch):
+                asked_ms, client = now_ms(), self._around.client
+                told = await changelogs.bounds(client, self._changelog_at, position, leader_epoch)
+                return BoundsTold(asked_ms, told)
+            case Replay(start, end):
+                return await self._read(start, end)
+            case Run():
+                return await self._run(effect)
+            case Commit():
+                return await self._committing.commit(
+                    effect, self._local, lambda: self.machine.generation
+                )
+            case _:
+                raise AssertionError(effect)
+
+    # ── the end of something ──
+
+    async def _discard(self) -> None:
+        self._local.drop()
+        await self._following.drop()
+        self._around.fetcher.forget(self._input_at)
+        if self.machine.role is not Role.ACTIVE:
+            await self._producer.abort()
+
+    def _settled(self) -> None:
+        if self._settling is not None and not self._settling.done():
+            self._settling.set_result(None)
+
+    def _stop(self, why: str) -> None:
+        self.stopped = why
+        self._around.numbers.refused_promotions += 1
+        log.error("task stopped", extra={"task": str(self), "why": why})
+        self._around.failed(self.id, why)
+
+    def _broke(self, error: Exception) -> None:
+        """`process` raised, or we are wrong: nothing of it is committed."""
+        self.stopped = f"{type(error).__name__}: {error}"
+        log.error("task failed", extra={"task": str(self), "why": self.stopped}, exc_info=error)
+        self._settled()
+        self._around.failed(self.id, self.stopped)
+
+    # ── reading the changelog ──
+
+    async def _read(self, start: int, end: int | None) -> Event | None:
+        read = await self._following.read(start, end, self._local)
+        if read is None:
+            return Tick(now_ms())
+        if end is None and self._following.lag == 0:
+            self._around.caught_up(self.id)
+        if self.machine.needs_mtro(now_ms()):
+            mtro = await changelogs.mtro(self._around.client, self._changelog_at)
+            read = Read(
+                read.asked_ms, read.start, read.position, read.end, read.leader_epoch,
+                read.input_position, mtro,
+            )  # fmt: skip
+        return read
+
+    # ── processing ──
+
+    async def _run(self, effect: Run) -> Event:
+        if effect.promoted and self._promoting_s:
+            self._promoted()
+        if self._settling is not None and not self._dirty:
+            self._settled()
+            await asyncio.Event().wait()  # until the group says what comes next
+        reader = await self._reader()
+        due_s = self._committing.last_s + self._around.config.commit_interval_ms / 1000
+        while self._settling is None:
+            wait_s = max(due_s - time.monotonic(), 0.001) if self._dirty else _QUIET_S
+            rows = await reader.take(wait_s)
+            if rows is not None:
+                await self._process(rows)
+            elif not self._dirty:
+                break
+            if self._dirty and (time.monotonic() >= due_s or self._local.is_large):
+                break
+        return CommitDue(now_ms())
+
+    async def _reader(self) -> Reader:
+        phase = self.machine.phase
+        assert isinstance(phase, machine.Running)
+        next_input = phase.next_input
+        if next_input is None:
+            bounds = await changelogs.bounds(self._around.client, self._input_at)
+            next_input = bounds.log_start
+        reader = self._around.fetcher.reader(self._input_at)
+        if reader is None or self._processed_to != next_input:
+            self._processed_to = next_input
+            reader = self._around.fetcher.read(self._input_at, next_input)
+        return reader
+
+    @property
+    def _dirty(self) -> bool:
+        phase = self.machine.phase
+        running = isinstance(phase, machine.Running)
+        return running and phase.next_input != self.machine.input_position  # type: ignore[union-attr]
+
+    async def _process(self, rows: Rows) -> None:
+        self._input_lag = max(0, rows.high_watermark - rows.next_offset)
+        if len(rows):
+            local = self._local
+            await self._around.thread(local.process, rows, local.store, local.outputs)
+            self._around.numbers.processed += len(rows)
+        if rows.next_offset > rows.start:
+            self._processed_to = rows.next_offset
+            self.machine.handle(Processed(rows.next_offset))
+
+    def _promoted(self) -> None:
+        took_s = time.monotonic() - self._promoting_s
+        self._promoting_s = 0.0
+        self._committing.last_s = time.monotonic()
+        self._around.numbers.promoted(took_s)
+        about = {"task": str(self), "ms": round(took_s * 1000), "position": self.position}
+        log.info("task is active", extra=about)

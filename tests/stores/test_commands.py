@@ -1,0 +1,84 @@
+"""`sexton stores`: what people and programs are shown."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from sexton.stores.disks import RocksDisk
+from sexton.testing.embedded import EmbeddedCluster
+from tests.stores.counting import app
+from tests.stores.harness import make_topics, wait_until_active, wait_until_done, write
+
+
+def sexton(*words: object) -> tuple[int, dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "sexton.cli.main", "stores", *map(str, words), "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_an_application_and_its_stores(kafka: EmbeddedCluster, tmp_path: Path) -> None:
+    make_topics(kafka, 2)
+    servers = kafka.bootstrap_servers
+    write(servers, [(i % 2, f"key_{i % 10}") for i in range(100)])
+    with app(servers, tmp_path / "a") as first, app(servers, tmp_path / "b") as second:
+        wait_until_active(first, 1)
+        wait_until_active(second, 1)
+        wait_until_done(first, 50)
+        wait_until_done(second, 50)
+        code, told = sexton("status", "counter", "-b", servers)
+        assert code == 0
+        tasks = {each["task"]: each for each in told["tasks"]}
+        assert {each["owner"] for each in tasks.values()} == {"a", "b"}
+        for each in tasks.values():
+            assert (each["offset"], each["lag"]) == (50, 0)
+            assert {each["owner"], each["copies"]} == {"a", "b"}
+        code, told = sexton("verify", tmp_path / "a", "-b", servers)
+        assert (code, told["summary"]["differences"]) == (0, 0)  # beside the running instance
+    code, told = sexton("inspect", tmp_path / "a" / "counter" / "counts-0", "--entries", 1)
+    assert code == 0
+    assert [(each["input_position"], each["keys"]) for each in told["stores"]] == [(50, 5)]
+    assert told["entries"] == [{"key": "key_0", "value": "0x800000000000000a"}]
+    code, told = sexton("status", "counter", "-b", servers)
+    assert code == 3  # nobody runs it now
+
+
+def test_a_store_that_is_not_its_changelog(kafka: EmbeddedCluster, tmp_path: Path) -> None:
+    make_topics(kafka, 1)
+    servers = kafka.bootstrap_servers
+    write(servers, [(0, "a"), (0, "b"), (0, "c"), (0, "c", b"forget")])
+    with app(servers, tmp_path / "a") as first:
+        wait_until_done(first, 4)
+    path = tmp_path / "a" / "counter" / "counts-0"
+    assert sexton("verify", path, "-b", servers)[0] == 0
+    disk = RocksDisk(path)
+    disk.write({b"\x01a": None, b"\x01b": b"other", b"\x01c": b"lives"})
+    disk.close()
+    code, told = sexton("verify", path, "-b", servers)
+    assert code == 1
+    found = {each["evidence"]["key"]: each["evidence"]["kind"] for each in told["findings"]}
+    assert found == {"a": "missing", "b": "different", "c": "extra"}
+    assert {each["code"] for each in told["findings"]} == {"store-divergence"}
+
+
+def test_a_store_of_another_cluster(kafka: EmbeddedCluster, tmp_path: Path) -> None:
+    make_topics(kafka, 1)
+    write(kafka.bootstrap_servers, [(0, "a")])
+    with app(kafka.bootstrap_servers, tmp_path / "a") as first:
+        wait_until_done(first, 1)
+    with EmbeddedCluster(1) as other:
+        make_topics(other, 1)
+        with app(other.bootstrap_servers, tmp_path / "b") as second:
+            wait_until_active(second, 1)
+        code, told = sexton("verify", tmp_path / "a", "-b", other.bootstrap_servers)
+    assert code == 1
+    assert [each["evidence"]["kind"] for each in told["findings"]] == ["foreign"]
