@@ -14,7 +14,7 @@ import pytest
 from sexton.base.errors import ConfigError
 from sexton.base.findings import Finding
 from sexton.base.partitions import TopicPartition
-from sexton.cli.guard_reach import milliseconds
+from sexton.cli.durations import milliseconds
 from sexton.client.disk_room import LogDirectory
 from sexton.client.roving import RovingClient
 from sexton.guard import metrics, page
