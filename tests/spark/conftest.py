@@ -9,7 +9,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import sexton.spark
+from sexton.testing.apache_kafka import ApacheKafka, KafkaConfig
 from sexton.testing.embedded import EmbeddedCluster
+from sexton.testing.kafka_jars import KAFKA_4
+from tests.spark.sink_faults import QUICKLY
 
 Read = Callable[..., DataFrame]
 
@@ -35,6 +38,13 @@ def three() -> Iterator[EmbeddedCluster]:
     """Three brokers for all tests here, which use topics of their own."""
     with EmbeddedCluster(brokers=3) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka4() -> Iterator[ApacheKafka]:
+    """Apache Kafka 4, one node, for tests that are marked `kafka`."""
+    with ApacheKafka(KafkaConfig(KAFKA_4, options=QUICKLY)) as kafka:
+        yield kafka
 
 
 @pytest.fixture

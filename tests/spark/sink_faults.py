@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Assigned
+from pyspark.sql import DataFrame, SparkSession
 
-from sexton.testing.embedded import EmbeddedCluster
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.retrying import Patience
+from sexton.client.transaction_lists import describe_transaction
+from sexton.records.columns import Spans
+from sexton.records.encoder import encode, rows
+from sexton.spark.sink_marker import Batch
+from sexton.spark.sink_protocol import PREFIX, Plan, commit, send, unwatched
+from sexton.testing.cluster import Cluster
+from sexton.testing.waiting import until
+
+Blobs = list[tuple[TopicPartition, bytearray]]
+PARTITIONS = 2
+QUICKLY = {  # for Apache Kafka: what would take it ten seconds
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
+    "broker.session.timeout.ms": 3_000,
+    "broker.heartbeat.interval.ms": 500,
+}
+EPOCH_S = 1_700_000_000  # when the first file was written, as far as Spark can see
+ROWS, KEYS = 30, 7  # of a file
+QUICK = Patience(timeout_ms=60_000, backoff_ms=10, most_backoff_ms=100)
 
 
 class Injected(Exception):
@@ -26,26 +53,93 @@ def fail_at(step: str, mark: Path, batch: int = 0) -> Callable[[str, int], None]
     return probe
 
 
+# ── a stream ──
+
+
+def rows_to(directory: Path, files: range) -> None:
+    """Files of rows that are numbered from one to the next, each key's in order.
+
+    Spark takes files by their time, and two that are written in one millisecond in any order.
+    """
+    directory.mkdir(exist_ok=True)
+    for number in files:
+        values = range(number * ROWS, (number + 1) * ROWS)
+        keys = [f"key-{value % KEYS}".encode() for value in values]
+        table = pa.table({"key": keys, "value": [str(value) for value in values]})
+        hidden, path = directory / f".{number:05}", directory / f"{number:05}.parquet"
+        pq.write_table(table, hidden)
+        os.utime(hidden, (EPOCH_S + number, EPOCH_S + number))
+        hidden.rename(path)
+
+
+def stream_of(spark: SparkSession, directory: Path) -> DataFrame:
+    reader = spark.readStream.schema("key binary, value string")
+    return reader.option("maxFilesPerTrigger", 1).parquet(str(directory))
+
+
+# ── the protocol without Spark ──
+
+
+def plan_of(cluster: Cluster, topic: str, number: int, **more: Any) -> Plan:
+    probe, version = more.pop("probe", unwatched), more.pop("version", None)
+    batch = Batch(topic, number, **{"query": "q", "run": "r", **more})
+    kafka = {"bootstrap.servers": cluster.bootstrap_servers}
+    return Plan(kafka, batch, TopicPartition(topic, 0), 60_000, QUICK, probe, version)
+
+
+def blobs(topic: str, numbers: range) -> Blobs:
+    """Two records a batch, the batches of each partition in order."""
+    found: Blobs = []
+    for first in range(numbers.start, numbers.stop, 2):
+        pair = [str(n).encode() for n in (first, first + 1)]
+        at = TopicPartition(topic, first // 2 % PARTITIONS)
+        key = Spans.from_list([str(at.partition).encode()] * 2)
+        data = encode(rows(np.zeros(2), key, Spans.from_list(list(pair))))
+        found.append((at, bytearray(data)))
+    return found
+
+
+def write(plan: Plan, batches: Iterable[tuple[TopicPartition, bytearray]]) -> bool:
+    return commit(plan, [send(plan, batches)])
+
+
+def until_over(cluster: Cluster, pipeline: str) -> None:
+    """Waits until the pipeline has no open transaction."""
+    until_ended(cluster.bootstrap_servers, pipeline)
+
+
+def until_ended(servers: str, pipeline: str) -> None:
+    """The same in a task, which has no cluster."""
+
+    async def is_over() -> bool:
+        async with Client(servers) as client:
+            return not (await describe_transaction(client, PREFIX + pipeline)).is_open
+
+    until(lambda: asyncio.run(is_over()), "the end of the transaction")
+
+
+# ── what a reader sees ──
+
+
 def committed(
-    cluster: EmbeddedCluster, topic: str, partitions: int
+    cluster: Cluster, topic: str, partitions: int, *, settled: bool = True
 ) -> list[tuple[int, bytes | None, bytes | None]]:
-    """(partition, key, value) of all that a read_committed consumer sees, in order."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": "reader",
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        }
-    )
+    """(partition, key, value) of all that a read_committed consumer sees, in order.
+
+    A commit is answered before its markers are written. Unless `settled` is False, they are awaited
+    here: until no transaction is open in the topic.
+    """
+    places = [Assigned(topic, number, 0) for number in range(partitions)]
+    if settled:
+        ends = [_ends(cluster, each, places) for each in ("read_committed", "read_uncommitted")]
+        until(lambda: ends[0]() == ends[1](), f"the end of all transactions in {topic}", 120)
+    consumer = _consumer(cluster, "read_committed")
     found: list[tuple[int, bytes | None, bytes | None]] = []
     try:
-        consumer.assign([Assigned(topic, number, 0) for number in range(partitions)])
+        consumer.assign(places)
         ended: set[int] = set()
         while len(ended) < partitions:
-            message = consumer.poll(30)
+            message = consumer.poll(60)
             assert message is not None, "nothing is heard of the topic"
             partition, error = message.partition(), message.error()
             assert partition is not None
@@ -57,6 +151,33 @@ def committed(
     finally:
         consumer.close()
     return found
+
+
+def _ends(cluster: Cluster, isolation: str, places: list[Assigned]) -> Callable[[], list[int]]:
+    """Asks how far a consumer would get in each partition."""
+
+    def ask() -> list[int]:
+        consumer = _consumer(cluster, isolation)
+        try:
+            answers = [consumer.get_watermark_offsets(each, timeout=60) for each in places]
+            return [end for _start, end in answers]
+        finally:
+            consumer.close()
+
+    return ask
+
+
+def _consumer(cluster: Cluster, isolation: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "reader",
+            "isolation.level": isolation,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
 
 
 def trouble(seen: Iterable[tuple[int, bytes | None, bytes | None]], expected: int) -> list[str]:

@@ -4,46 +4,44 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Assigned
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from sexton.base.errors import ConfigError
 from sexton.spark import exactly_once, exactly_once_writer, write_exactly_once
 from sexton.spark.sink import start, write
 from sexton.spark.sink_protocol import STEPS, Probe, unwatched
+from sexton.spark.sink_senders import senders_for
 from sexton.spark.sink_settings import SinkSettings, sink_settings
 from sexton.testing.embedded import EmbeddedCluster
-from tests.spark.sink_faults import committed, fail_at, trouble
+from tests.spark.sink_faults import (
+    ROWS,
+    Injected,
+    blobs,
+    committed,
+    fail_at,
+    plan_of,
+    rows_to,
+    stream_of,
+    trouble,
+    until_ended,
+)
+from tests.spark.sink_faults import write as write_blobs
 
 AVAILABLE = {"availableNow": True}
-ROWS, KEYS = 30, 7
 # A task that fails costs Spark its worker and us seconds: the other steps are tried without Spark.
 WHERE = ("sending", "answered", "marked", "committed")
 assert set(WHERE) < set(STEPS)
-
-
-def rows_to(directory: Path, files: range) -> None:
-    """Files of rows that are numbered from one to the next, each key's in order."""
-    directory.mkdir(exist_ok=True)
-    for number in files:
-        values = range(number * ROWS, (number + 1) * ROWS)
-        keys = [f"key-{value % KEYS}".encode() for value in values]
-        table = pa.table({"key": keys, "value": [str(value) for value in values]})
-        pq.write_table(table, directory / f"{number:05}.parquet")
-
-
-def stream_of(spark: SparkSession, directory: Path) -> DataFrame:
-    reader = spark.readStream.schema("key binary, value string")
-    return reader.option("maxFilesPerTrigger", 1).parquet(str(directory))
 
 
 def settings_for(
@@ -78,6 +76,37 @@ def test_a_stream_is_in_the_topic_once_however_often_it_fails(
     seen = committed(three, "stream", 3)
     assert trouble(seen, ROWS * (len(WHERE) + 1)) == []
     assert {partition for partition, _key, _value in seen} == {0, 1, 2}
+
+
+def test_a_sink_without_transactions_leaves_rows_twice(
+    spark: SparkSession, three: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """The control: the same stream and failure, and a producer that just writes."""
+    three.create_topic("plain", 3)
+    rows_to(tmp_path / "files", range(1))
+    mark = tmp_path / "failed"
+
+    def produce(rows: list[Row]) -> None:
+        producer = Producer({"bootstrap.servers": three.bootstrap_servers})
+        for row in rows:
+            producer.produce("plain", row.value, bytes(row.key))
+        assert producer.flush(60) == 0
+
+    def write_plainly(df: DataFrame, _number: int) -> None:
+        produce(df.collect())
+        if not mark.exists():
+            mark.touch()
+            raise Injected("before Spark could note the batch")
+
+    def run() -> StreamingQuery:
+        writer = stream_of(spark, tmp_path / "files").writeStream.foreachBatch(write_plainly)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return writer.trigger(availableNow=True).start()
+
+    with pytest.raises(StreamingQueryException):
+        run().awaitTermination()
+    run().awaitTermination()
+    assert any("twice" in line for line in trouble(committed(three, "plain", 3), ROWS))
 
 
 def test_a_pipeline_that_lost_its_checkpoint_is_refused(
@@ -158,6 +187,75 @@ def test_a_leader_dies_in_the_middle_of_a_batch(
         settings = settings_for(cluster, "moved", kill_when_told(cluster, "moved"), attempts=5)
         assert write(df, settings, "moved")
         assert trouble(committed(cluster, "moved", 2), 400) == []
+
+
+def test_several_senders_write_one_transaction(
+    spark: SparkSession, three: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """The first attempt fails in the middle; two tasks have sent then, and two send again."""
+    three.create_topic("parallel", 4)
+    probe = fail_at("sending", tmp_path / "failed")
+    settings = replace(settings_for(three, "parallel", probe, attempts=5), senders="auto")
+    df = spark.range(0, 400, 1, 4).selectExpr("string(id % 9) AS key", "string(id) AS value")
+    assert write(df, settings, "parallel")
+    assert (tmp_path / "failed").exists()
+    assert trouble(committed(three, "parallel", 4), 400) == []
+    assert not write(df, settings, "parallel")
+    assert write(df.where("value < '0'"), replace(settings, senders=2), "nothing")
+    assert senders_for(spark, "auto", 4) == 2  # the slots of this session
+
+
+def test_a_slow_batch_gets_more_time(
+    spark: SparkSession, three: EmbeddedCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    three.create_topic("slow", 2)
+    servers, mark = three.bootstrap_servers, tmp_path / "slow"
+
+    def probe(step: str, _batch: int) -> None:
+        if step == "sending" and not mark.exists():
+            mark.touch()
+            until_ended(servers, "job-slow")
+
+    settings = replace(settings_for(three, "slow", probe, attempts=8), timeout_ms=500)
+    df = spark.range(0, 100, 1, 2).selectExpr("string(id % 5) AS key", "string(id) AS value")
+    assert write(df, settings, "slow")
+    assert "not sent within transaction.timeout.ms (500)" in caplog.text
+    assert trouble(committed(three, "slow", 2), 100) == []
+
+
+@dataclass(frozen=True)
+class InTheDriver:
+    """A probe that stays here; what travels to a task does nothing."""
+
+    probe: Probe
+
+    def __call__(self, step: str, batch: int) -> None:
+        self.probe(step, batch)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial, (unwatched,)
+
+
+def test_a_second_driver_is_noticed_and_nothing_is_there_twice(
+    spark: SparkSession, three: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """It commits batch 1 when this one was about to."""
+    three.create_topic("rivals", 2)
+    rows_to(tmp_path / "files", range(2))
+    mark = tmp_path / "done"
+
+    def rival(step: str, number: int) -> None:
+        if (step, number) == ("answered", 1) and not mark.exists():
+            mark.touch()
+            plan = plan_of(three, "rivals", 1, query=query.id, run="rival")
+            assert write_blobs(plan, blobs("rivals", range(ROWS, 2 * ROWS)))
+
+    settings = settings_for(three, "rivals", InTheDriver(rival), attempts=5)
+    stream = stream_of(spark, tmp_path / "files")
+    query = start(stream, settings, str(tmp_path / "checkpoint"), "rivals", AVAILABLE)
+    with pytest.raises(StreamingQueryException, match=r"another driver has committed batch 1"):
+        query.awaitTermination()
+    assert trouble(committed(three, "rivals", 2), 2 * ROWS) == []
 
 
 def test_columns_are_those_of_sparks_own_sink(spark: SparkSession, three: EmbeddedCluster) -> None:

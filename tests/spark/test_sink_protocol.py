@@ -2,62 +2,47 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from sexton.base.errors import PeerError, Refused
 from sexton.base.partitions import TopicPartition
 from sexton.client import transacting
-from sexton.client.client import Client
-from sexton.client.retrying import Patience
 from sexton.client.transacting import ANNOUNCED, IMPLIED, Transaction
-from sexton.client.transactions import transactions
-from sexton.records.columns import Spans
-from sexton.records.encoder import encode, rows
 from sexton.spark import sink_protocol
-from sexton.spark.sink_marker import Batch, SinkRefused
-from sexton.spark.sink_protocol import STEPS, Answer, Plan, commit, send, unwatched
+from sexton.spark.sink_marker import SinkRefused
+from sexton.spark.sink_protocol import (
+    STEPS,
+    Answer,
+    TooSlow,
+    abandon,
+    begin,
+    commit,
+    deliver,
+    send,
+)
 from sexton.testing.embedded import EmbeddedCluster
-from tests.spark.sink_faults import Injected, committed, fail_at, trouble
-
-Blobs = list[tuple[TopicPartition, bytearray]]
-PARTITIONS = 2
-QUICK = Patience(timeout_ms=20_000, backoff_ms=10, most_backoff_ms=100)
+from tests.spark.sink_faults import (
+    PARTITIONS,
+    Injected,
+    blobs,
+    committed,
+    fail_at,
+    plan_of,
+    trouble,
+    until_over,
+    write,
+)
 
 
 @pytest.fixture(scope="module")
 def one() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(brokers=1) as cluster:
         yield cluster
-
-
-def plan_of(cluster: EmbeddedCluster, topic: str, number: int, **more: Any) -> Plan:
-    probe, version = more.pop("probe", unwatched), more.pop("version", None)
-    batch = Batch(topic, number, **{"query": "q", "run": "r", **more})
-    kafka = {"bootstrap.servers": cluster.bootstrap_servers}
-    return Plan(kafka, batch, TopicPartition(topic, 0), 60_000, QUICK, probe, version)
-
-
-def blobs(topic: str, numbers: range) -> Blobs:
-    """Two records a batch, the batches of each partition in order."""
-    found: Blobs = []
-    for first in range(numbers.start, numbers.stop, 2):
-        pair = [str(n).encode() for n in (first, first + 1)]
-        at = TopicPartition(topic, first // 2 % PARTITIONS)
-        key = Spans.from_list([str(at.partition).encode()] * 2)
-        data = encode(rows(np.zeros(2), key, Spans.from_list(list(pair))))
-        found.append((at, bytearray(data)))
-    return found
-
-
-def write(plan: Plan, batches: Iterable[tuple[TopicPartition, bytearray]]) -> bool:
-    return commit(plan, [send(plan, batches)])
 
 
 @pytest.mark.parametrize("version", [ANNOUNCED, IMPLIED])
@@ -166,26 +151,99 @@ def test_an_attempt_that_is_overtaken_cannot_go_on(one: EmbeddedCluster) -> None
     assert trouble(committed(one, "overtaken", PARTITIONS), 20) == []
 
 
+def end_by_clock(cluster: EmbeddedCluster, pipeline: str) -> None:
+    """Time passes until the coordinator has ended the open transaction of a pipeline."""
+    cluster.advance_clock(60_000)
+    until_over(cluster, pipeline)
+
+
 def test_a_transaction_that_timed_out_is_written_again(one: EmbeddedCluster) -> None:
     one.create_topic("slow", PARTITIONS)
-    plan = replace(plan_of(one, "slow", 0), timeout_ms=1_000)
+    plan = replace(plan_of(one, "slow", 0), timeout_ms=30_000)
     answer = send(plan, blobs("slow", range(10)))
-    one.advance_clock(60_000)
-
-    async def is_over() -> bool:
-        producer_id = answer.transaction.producer_id
-        async with Client(one.bootstrap_servers) as client:
-            found = (await transactions(client, [producer_id])).by_producer
-        return producer_id not in found or not found[producer_id].is_open
-
-    one.wait_until(lambda: asyncio.run(is_over()), "the end of the transaction")
-    with pytest.raises(Refused, match=r"longer than transaction.timeout.ms \(1000\)"):
+    end_by_clock(one, "slow")
+    with pytest.raises(Refused, match=r"longer than transaction.timeout.ms \(30000\)"):
         commit(plan, [answer])
     assert write(plan, blobs("slow", range(10)))
     assert trouble(committed(one, "slow", PARTITIONS), 10) == []
 
 
-def test_a_broker_dies_while_batches_are_sent() -> None:
+def test_a_sender_that_is_too_slow_says_so(one: EmbeddedCluster) -> None:
+    """It does not fail: Spark would run it again, with no more time than before."""
+    one.create_topic("slower", PARTITIONS)
+    # With somebody who watches, every batch is on its way before the next is made.
+    plan = replace(plan_of(one, "slower", 0), timeout_ms=1, probe=lambda _step, _batch: None)
+
+    def slowly() -> Iterator[tuple[TopicPartition, bytearray]]:
+        for number, blob in enumerate(blobs("slower", range(20))):
+            if number == 4:
+                end_by_clock(one, "slower")
+            yield blob
+
+    answer = send(plan, slowly())
+    assert answer.late_ms >= 1
+    with pytest.raises(TooSlow, match=r"not sent within transaction.timeout.ms \(1\)"):
+        commit(plan, [answer])
+    assert committed(one, "slower", PARTITIONS) == []
+
+
+def test_what_is_given_up_does_not_keep_readers_waiting(
+    one: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one.create_topic("given-up", PARTITIONS)
+    plan = plan_of(one, "given-up", 0)
+    answer = send(plan, blobs("given-up", range(10)))
+    one.create_topic("behind", 1)
+    assert write(plan_of(one, "behind", 0), blobs("given-up", range(4)))
+    assert committed(one, "given-up", PARTITIONS, settled=False) == []  # they wait
+    abandon(plan)
+    until_over(one, "given-up")
+    assert len(committed(one, "given-up", PARTITIONS)) == 4
+    with pytest.raises(Refused):
+        commit(plan, [answer])
+    monkeypatch.setattr(sink_protocol, "SHORTLY_MS", 50)
+    nowhere = replace(plan, kafka={"bootstrap.servers": "127.0.0.1:1"})
+    abandon(nowhere)  # nobody answers, and nothing is said about it
+
+
+def test_several_senders_are_one_attempt(one: EmbeddedCluster) -> None:
+    one.create_topic("parted", PARTITIONS)
+    plan = replace(plan_of(one, "parted", 0), senders=2)
+    parts: list[list[tuple[TopicPartition, bytearray]]] = [[], []]
+    for at, data in blobs("parted", range(40)):
+        parts[at.partition].append((at, data))
+    begun = begin(plan)
+    lost = deliver(plan, begun, [(at, bytearray(b)) for at, b in parts[0]], 0)
+    again = begin(plan)  # the attempt before ended half-way
+    answers = [deliver(plan, again, part, number) for number, part in enumerate(parts)]
+    with pytest.raises(PeerError, match=r"senders \[1\], of 2"):
+        commit(plan, answers[1:])
+    with pytest.raises(PeerError, match="several attempts, with the epochs"):
+        commit(plan, [lost, answers[1]])
+    assert commit(plan, answers)
+    assert trouble(committed(one, "parted", PARTITIONS), 40) == []
+
+
+def test_a_marker_that_expired_is_not_taken_for_the_beginning() -> None:
+    with EmbeddedCluster(brokers=1, options={"offsets.retention.minutes": 10}) as cluster:
+        cluster.create_topic("idle", PARTITIONS)
+        assert write(plan_of(cluster, "idle", 0), blobs("idle", range(10)))
+        assert not write(plan_of(cluster, "idle", 0), [])
+        cluster.advance_clock(11 * 60_000)
+        cluster.restart(1)  # which looks at the clock anew
+
+        def is_gone() -> bool:
+            return begin(plan_of(cluster, "idle", 1)).marker is None
+
+        cluster.wait_until(is_gone, "the end of the marker")
+        with pytest.raises(SinkRefused, match=r"no marker, but batch 1 is not the first"):
+            write(plan_of(cluster, "idle", 1), blobs("idle", range(10, 20)))
+        assert write(plan_of(cluster, "idle", 1, after=0), blobs("idle", range(10, 20)))
+        assert trouble(committed(cluster, "idle", PARTITIONS), 20) == []
+
+
+def test_a_leader_and_a_coordinator_die_on_the_way() -> None:
+    """The first while batches are sent, the other between the answer and the commit."""
     with EmbeddedCluster(brokers=3) as cluster:
         cluster.create_topic("moving", [[1, 2, 3], [2, 3, 1]])
         given = blobs("moving", range(40))
@@ -193,9 +251,11 @@ def test_a_broker_dies_while_batches_are_sent() -> None:
         def until_it_dies() -> Iterator[tuple[TopicPartition, bytearray]]:
             for number, (at, data) in enumerate(given):
                 if number == 7:
-                    cluster.kill(cluster.leader_of("moving", at.partition))
+                    killed.append(cluster.leader_of("moving", at.partition))
+                    cluster.kill(killed[0])
                 yield at, bytearray(data)
 
+        killed: list[int] = []
         plan = plan_of(cluster, "moving", 0)
         try:
             done = write(plan, until_it_dies())
@@ -203,3 +263,14 @@ def test_a_broker_dies_while_batches_are_sent() -> None:
             done = write(plan, [(at, bytearray(data)) for at, data in given])
         assert done
         assert trouble(committed(cluster, "moving", PARTITIONS), 40) == []
+        cluster.restart(killed[0])
+        for number, coordinator in enumerate(("__transaction_state", "__consumer_offsets"), 1):
+            plan = plan_of(cluster, "moving", number)
+            first = 20 + 20 * number
+            answer = send(plan, blobs("moving", range(first, first + 20)))
+            cluster.wait_until_in_sync(coordinator)
+            node = cluster.leader_of(coordinator)
+            cluster.kill(node)
+            assert commit(plan, [answer])  # by the one that takes over
+            cluster.restart(node)
+        assert trouble(committed(cluster, "moving", PARTITIONS), 80) == []

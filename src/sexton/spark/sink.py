@@ -8,44 +8,68 @@ Each micro-batch is one Kafka transaction, in three stages:
     encode (many tasks) ──▶ record batches ──shuffle──▶ one sender ──▶ Kafka
       rows in, bytes out: may run twice                  └─ its answer ─▶ driver commits
 
+or, if the last was small, in one (see `sink_ways`): a task that reads, encodes and sends.
 What the sender and the driver say to Kafka is in `sink_protocol`, and why that is enough. Whatever
 fails, the batch is run again: here a few times, then by whoever starts the query again from its
-checkpoint. What cannot become right by that (`SinkRefused`, `ConfigError`) is raised at once.
+checkpoint. What cannot become right by that (`SinkRefused`, `ConfigError`) is raised at once. A
+batch that Kafka has timed out gets twice the time.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sexton.base.errors import ConfigError, SextonError
+from sexton.base.errors import ConfigError, Refused, SextonError
 from sexton.base.partitions import TopicPartition
-from sexton.client.transacting import Committed, Transaction
 from sexton.spark.background import BackgroundLoop
 from sexton.spark.session import ARROW_BATCH_BYTES
-from sexton.spark.sink_encoding import Encoding, encoded
+from sexton.spark.sink_columns import prepared
+from sexton.spark.sink_encoding import Encoding
 from sexton.spark.sink_marker import Batch, SinkRefused
-from sexton.spark.sink_protocol import Answer, Plan, commit, send
+from sexton.spark.sink_protocol import (
+    JOB,
+    OVER,
+    Answer,
+    Plan,
+    TooSlow,
+    abandon,
+    commit,
+    send,
+    too_slow,
+)
+from sexton.spark.sink_senders import (
+    Senders,
+    refuse_dynamic_allocation,
+    senders_for,
+    spread,
+)
 from sexton.spark.sink_settings import SinkSettings, checked_name, sink_settings
-from sexton.spark.sink_topics import topic_limits
+from sexton.spark.sink_tasks import (
+    ANSWERS,
+    BLOBS,
+    answer_of,
+    encoder,
+    encoding_sender,
+    sender,
+    with_hint,
+)
+from sexton.spark.sink_topics import TopicLimits, topic_limits
+from sexton.spark.sink_ways import Ways
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LOG = logging.getLogger(__name__)
-BLOBS = "topic string, partition int, source int, number bigint, blob binary"
-ANSWERS = (
-    "transactional_id string, producer_id bigint, epoch int, version int, "
-    "marker bigint, metadata string, records bigint"
-)
-_HELD_BYTES = 8 << 20  # of blobs, until they are given to Spark
 _ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _OUR_ERROR = re.compile(r"sexton\.base\.errors\.(?:ConfigError|Missing): (?P<text>.*)")
 
@@ -61,6 +85,7 @@ def exactly_once(
     options: Mapping[str, str] | None = None,
     marker_topic: str | None = None,
     after_batch: int | None = None,
+    senders: Senders = 1,
 ) -> StreamingQuery:
     """Starts a query that writes each row of a stream to Kafka exactly once.
 
@@ -68,10 +93,11 @@ def exactly_once(
     partition; also timestamp. `topic` goes before the column. `name` is the pipeline's, and the
     checkpoint belongs to it; without one it is named by the id in the checkpoint. `trigger` is that
     of Spark (`{"availableNow": True}`), `options` are Kafka's (`compression.type`, `sasl...`).
+    `senders` are tasks that write at the same time; "auto" takes as many as can.
     """
     settings = sink_settings(
         topic=topic, bootstrap_servers=bootstrap_servers, options=options,
-        marker_topic=marker_topic, after_batch=after_batch,
+        marker_topic=marker_topic, after_batch=after_batch, senders=senders,
     )  # fmt: skip
     return start(df_stream, settings, checkpoint, name, trigger)
 
@@ -83,7 +109,11 @@ def start(
     name: str | None = None,
     trigger: Mapping[str, Any] | None = None,
 ) -> StreamingQuery:
+    if type(df_stream).__module__.startswith("pyspark.sql.connect"):
+        hint = "start it in a driver of its own (spark-submit), or write DataFrames by job_id"
+        raise ConfigError("exactly_once", "a stream cannot be written by Spark Connect", hint)
     prepared(df_stream, settings.topic)  # what is wrong with its columns is said now
+    refuse_dynamic_allocation(df_stream.sparkSession, settings.senders)
     sink = _StreamSink(settings, None if name is None else checked_name("name", name))
     writer = df_stream.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint)
     if trigger:
@@ -103,6 +133,7 @@ def write_exactly_once(
     topic: str | None = None,
     options: Mapping[str, str] | None = None,
     marker_topic: str | None = None,
+    senders: Senders = 1,
 ) -> bool:
     """Writes a DataFrame in one transaction: readers of committed records see all of it or nothing.
 
@@ -110,14 +141,16 @@ def write_exactly_once(
     """
     settings = sink_settings(
         topic=topic, bootstrap_servers=bootstrap_servers, options=options,
-        marker_topic=marker_topic,
+        marker_topic=marker_topic, senders=senders,
     )  # fmt: skip
     return write(df, settings, job_id)
 
 
 def write(df: DataFrame, settings: SinkSettings, job_id: str) -> bool:
-    pipeline = "job-" + checked_name("job_id", job_id)
-    return _written(df, settings, Batch(pipeline, 0, query=job_id, run=str(uuid.uuid4())))
+    pipeline = JOB + checked_name("job_id", job_id)
+    refuse_dynamic_allocation(df.sparkSession, settings.senders)
+    batch = Batch(pipeline, 0, query=job_id, run=str(uuid.uuid4()))
+    return _written(df, settings, batch, Ways())
 
 
 class _StreamSink:
@@ -130,6 +163,7 @@ class _StreamSink:
         self._query = ""
         self._named = threading.Event()
         self._committed = False
+        self._ways = Ways()
 
     def belongs_to(self, query: str) -> None:
         """The id in the checkpoint; Spark tells it when the query has been started."""
@@ -142,25 +176,35 @@ class _StreamSink:
             self._name or self._query, number, self._query, self._run, self._committed,
             self._settings.after_batch,
         )  # fmt: skip
-        if _written(df, self._settings, batch):
+        began_s = time.monotonic()
+        if _written(df, self._settings, batch, self._ways):
             self._committed = True
+        self._ways.took(time.monotonic() - began_s)
 
 
 # ── one batch ──
 
 
-def _written(df: DataFrame, settings: SinkSettings, batch: Batch) -> bool:
+def _written(df: DataFrame, settings: SinkSettings, batch: Batch, ways: Ways) -> bool:
+    timeout_ms, slow = settings.timeout_ms, None
     for attempt in range(1, settings.attempts + 1):
         try:
-            return _attempt(df, settings, batch)
-        except (SinkRefused, ConfigError) as error:
-            raise _with_hint(error) from error.__cause__
+            short = attempt == 1 and settings.senders == 1 and ways.short(df, timeout_ms)
+            return _attempt(df, settings, batch, timeout_ms, short=short)
+        except SinkRefused as error:
+            raise with_hint(error) from error.__cause__
         except Exception as error:
-            final = _OUR_ERROR.search(str(error))
-            if final is not None:
-                raise ConfigError("exactly-once sink", final["text"].strip()) from error
-            if attempt == settings.attempts:
+            final = _final(error, slow)
+            if final is not None or attempt == settings.attempts:
+                if not isinstance(error, ConfigError):  # which comes before anything is sent
+                    abandon(_plan(settings, batch, settings.timeout_ms))
+                if final is not None:
+                    raise with_hint(final) from error
+                if isinstance(error, SextonError):
+                    with_hint(error)
                 raise
+            if isinstance(error, TooSlow):
+                timeout_ms, slow = timeout_ms * 2, error
             why = (str(error).strip() or repr(error)).splitlines()[0]
             _LOG.warning(
                 "pipeline=%s batch=%d attempt=%d failed=%s",
@@ -169,7 +213,22 @@ def _written(df: DataFrame, settings: SinkSettings, batch: Batch) -> bool:
     raise AssertionError("there is at least one attempt")
 
 
-def _attempt(df: DataFrame, settings: SinkSettings, batch: Batch) -> bool:
+def _final(error: Exception, slow: TooSlow | None) -> SextonError | None:
+    """What the user has to change; it may have been raised in a task."""
+    told = _OUR_ERROR.search(str(error))
+    if not isinstance(error, ConfigError) and told is None:
+        return None
+    if slow is not None and "transaction.timeout.ms" in str(error):
+        return slow  # the brokers allow no more time than it had
+    if isinstance(error, ConfigError):
+        return error
+    return ConfigError("exactly-once sink", told["text"].strip()) if told else None
+
+
+def _attempt(
+    df: DataFrame, settings: SinkSettings, batch: Batch, timeout_ms: int, *, short: bool
+) -> bool:
+    began_s = time.monotonic()
     with BackgroundLoop() as loop:
         wanted = {settings.topic, settings.marker_topic} - {None}
         names = sorted(name for name in wanted if name is not None)
@@ -178,18 +237,47 @@ def _attempt(df: DataFrame, settings: SinkSettings, batch: Batch) -> bool:
         settings.kafka, settings.topic, topics, settings.codec, settings.batch_bytes,
         time.time_ns() // 1_000_000, batch.number, settings.patience,
     )  # fmt: skip
-    plan = Plan(
-        settings.kafka, batch, TopicPartition(settings.marker_topic, 0), settings.timeout_ms,
-        settings.patience, settings.probe,
-    )  # fmt: skip
-    with _arrow_batches(df.sparkSession):
-        blobs = prepared(df, settings.topic).mapInArrow(encoder(encoding), BLOBS)
-        ordered = blobs.repartition(1).sortWithinPartitions("source", "number")
-        told = ordered.mapInArrow(sender(plan), ANSWERS).collect()
-    answers = [_answer(row) for row in told]
+    plan = _plan(settings, batch, timeout_ms, _senders(df, settings, topics))
+    rows = prepared(df, settings.topic)
+    answers = _in_one_task(rows, encoding, plan) if short else _answers(rows, encoding, plan)
     if not answers:  # Spark knows that there are no rows, and has run no sender
+        plan = replace(plan, senders=1)
         answers = [send(plan, [])]
-    return commit(plan, answers)
+    try:
+        return commit(plan, answers)
+    except Refused as error:
+        took_ms = int((time.monotonic() - began_s) * 1000)
+        if error.error in OVER and took_ms >= timeout_ms:
+            raise too_slow(plan, took_ms) from error
+        raise
+
+
+def _plan(settings: SinkSettings, batch: Batch, timeout_ms: int, senders: int = 1) -> Plan:
+    return Plan(
+        settings.kafka, batch, TopicPartition(settings.marker_topic, 0), timeout_ms,
+        settings.patience, settings.probe, senders=senders,
+    )  # fmt: skip
+
+
+def _senders(df: DataFrame, settings: SinkSettings, topics: Mapping[str, TopicLimits]) -> int:
+    known = None if settings.topic is None else topics[settings.topic].partitions
+    return senders_for(df.sparkSession, settings.senders, known or sys.maxsize)
+
+
+def _in_one_task(rows: DataFrame, encoding: Encoding, plan: Plan) -> list[Answer]:
+    told = rows.coalesce(1).mapInArrow(encoding_sender(encoding, plan), ANSWERS)
+    return [answer_of(row) for row in told.collect()]
+
+
+def _answers(rows: DataFrame, encoding: Encoding, plan: Plan) -> list[Answer]:
+    several = plan.senders > 1
+    with _arrow_batches(rows.sparkSession):
+        blobs = rows.mapInArrow(encoder(encoding), BLOBS)
+        # A barrier stage that is the last one fails its job at once, and the batch is run again. In
+        # front of another stage Spark would make it again by itself, but may wait for ever then: a
+        # task that succeeds while its stage is being given up counts for the next attempt.
+        told = spread(blobs, plan.senders).mapInArrow(sender(plan), ANSWERS, barrier=several)
+        return [answer_of(row) for row in told.collect()]
 
 
 @contextmanager
@@ -204,125 +292,3 @@ def _arrow_batches(spark: SparkSession) -> Iterator[None]:
             spark.conf.unset(_ARROW_BYTES)
         else:
             spark.conf.set(_ARROW_BYTES, before)
-
-
-def _with_hint(error: SextonError) -> SextonError:
-    """Spark shows the text of an error and nothing else."""
-    if error.hint and error.hint not in str(error):
-        error.args = (f"{error} ({error.hint})",)
-    return error
-
-
-# ── what runs in tasks ──
-
-
-def encoder(encoding: Encoding) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    def encode(batches: Iterable[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None
-        source = context.partitionId()
-        schema = pa.schema(
-            [
-                ("topic", pa.string()), ("partition", pa.int32()), ("source", pa.int32()),
-                ("number", pa.int64()), ("blob", pa.binary()),
-            ]
-        )  # fmt: skip
-        held: list[tuple[str, int, int, int, bytes]] = []
-        size = 0
-        try:
-            for number, (at, blob) in enumerate(encoded(encoding, source, batches)):
-                held.append((at.topic, at.partition, source, number, blob))
-                size += len(blob)
-                if size >= _HELD_BYTES:
-                    yield _record_batch(schema, held)
-                    held, size = [], 0
-        except ConfigError as error:
-            raise _with_hint(error) from error.__cause__
-        if held:
-            yield _record_batch(schema, held)
-
-    return encode
-
-
-def sender(plan: Plan) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    def send_all(batches: Iterable[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        answer = send(plan, _blobs(batches))
-        transaction, marker = answer.transaction, answer.marker
-        row = (
-            transaction.transactional_id, transaction.producer_id, transaction.epoch,
-            transaction.version, -1 if marker is None else marker.offset,
-            "" if marker is None else marker.metadata, answer.records,
-        )  # fmt: skip
-        schema = pa.schema(
-            [
-                ("transactional_id", pa.string()), ("producer_id", pa.int64()),
-                ("epoch", pa.int32()), ("version", pa.int32()), ("marker", pa.int64()),
-                ("metadata", pa.string()), ("records", pa.int64()),
-            ]
-        )  # fmt: skip
-        yield _record_batch(schema, [row])
-
-    return send_all
-
-
-def _blobs(batches: Iterable[Any]) -> Iterator[tuple[TopicPartition, bytearray]]:
-    for batch in batches:
-        topics, partitions = batch.column("topic").to_pylist(), batch.column("partition")
-        for topic, partition, blob in zip(
-            topics, partitions.to_pylist(), batch.column("blob"), strict=True
-        ):
-            yield TopicPartition(topic, partition), bytearray(memoryview(blob.as_buffer()))
-
-
-def _record_batch(schema: Any, rows: list[Any]) -> Any:
-    import pyarrow as pa
-
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _answer(row: Any) -> Answer:
-    transaction = Transaction(row.transactional_id, row.producer_id, row.epoch, row.version)
-    marker = None if row.marker < 0 else Committed(row.marker, row.metadata)
-    return Answer(transaction, marker, row.records)
-
-
-# ── columns ──
-
-
-def prepared(df: DataFrame, topic: str | None) -> DataFrame:
-    """The columns that are written, in the types that the encoder takes; others are left out."""
-    from pyspark.sql.functions import col
-
-    types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
-    if "value" not in types:
-        hint = f"the DataFrame has {', '.join(types)}; as in df.selectExpr('to_json(*) AS value')"
-        raise ConfigError("value", "there is no such column", hint)
-    if topic is None and "topic" not in types:
-        raise ConfigError("topic", "is neither given nor a column", "give topic=, or the column")
-    chosen = []
-    for name, (allowed, wanted) in _COLUMNS.items():
-        if name not in types or (name == "topic" and topic is not None):
-            continue
-        if types[name] not in allowed:
-            why = f"the column is {types[name]}"
-            raise ConfigError(name, why, f"it has to be {' or '.join(allowed)}")
-        chosen.append(col(f"`{name}`").cast(wanted).alias(name))
-    return df.select(*chosen)
-
-
-_HEADER = "array<struct<key:string,value:binary>>"
-_COLUMNS = {  # what it may be, and what it is made
-    "topic": (("string",), "string"),
-    "partition": (("int", "smallint", "tinyint"), "int"),
-    "key": (("binary", "string"), "binary"),
-    "value": (("binary", "string"), "binary"),
-    "headers": ((_HEADER,), _HEADER),
-    "timestamp": (("timestamp",), "timestamp"),
-}

@@ -7,8 +7,8 @@
         .trigger(processingTime="10 seconds")            .trigger(processingTime="10 seconds")
         .start()                                         .start()
 
-What is new has names in the same manner: markerTopic, afterBatch, and jobId for a DataFrame, which
-is written by `save`. A name that nobody knows is an error.
+What is new has names in the same manner: markerTopic, afterBatch, senders, and jobId for a
+DataFrame, which is written by `save`. A name that nobody knows is an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 SERVERS = "kafka.bootstrap.servers"
-OPTIONS = (SERVERS, "topic", "checkpointLocation", "markerTopic", "afterBatch", "jobId")
+OPTIONS = (
+    SERVERS, "topic", "checkpointLocation", "markerTopic", "afterBatch", "jobId", "senders",
+)  # fmt: skip
 _SPELLED = {name.lower(): name for name in OPTIONS}
 
 
@@ -90,6 +92,7 @@ class ExactlyOnceWriter:
             topic=self._options.get("topic"), bootstrap_servers=servers, options=self._kafka,
             marker_topic=self._options.get("markerTopic"),
             after_batch=None if after is None else int(after),
+            senders=self._options.get("senders", 1),
         )  # fmt: skip
 
     def _needed(self, name: str, hint: str) -> str:

@@ -47,9 +47,10 @@ class Marker:
     query: str
     run: str
     rows: int
+    at_ms: int = -1  # when the driver wrote it, by its clock; -1: it did not say
 
     def to_committed(self) -> Committed:
-        told = {"query": self.query, "run": self.run, "rows": self.rows}
+        told = {"query": self.query, "run": self.run, "rows": self.rows, "at": self.at_ms}
         return Committed(self.batch, json.dumps(told))
 
     @classmethod
@@ -58,7 +59,10 @@ class Marker:
             return None
         try:
             told = json.loads(found.metadata)
-            return cls(found.offset, str(told["query"]), str(told["run"]), int(told["rows"]))
+            return cls(
+                found.offset, str(told["query"]), str(told["run"]), int(told["rows"]),
+                int(told.get("at", -1)),
+            )  # fmt: skip
         except (ValueError, KeyError, TypeError):
             hint = f"choose another name for this pipeline, or delete the group {group}"
             why = "was committed by somebody else; it is kept for the marker of this sink"

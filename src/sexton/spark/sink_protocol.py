@@ -12,18 +12,25 @@ which one whole attempt has finished; if a later attempt has begun, that epoch i
 commit fails. The marker is read after the epoch was taken, so no earlier attempt can commit behind
 our back. Whatever fails, wherever it fails: run the batch again, and the marker decides.
 
+Several senders are one attempt: the first does 1 and 2 and tells the others, who then do 3 and 4,
+each for partitions of its own. The driver takes their answers only if all are there, with the same
+epoch.
+
 Nothing here knows of Spark. `probe` is told of each step; tests fail there, as a machine might.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
-from sexton.base.errors import PeerError, Refused
+from sexton.base.errors import PeerError, Refused, SextonError
+from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
-from sexton.client.producing import BatchSender
+from sexton.client.producing import REQUEST_BYTES, BatchSender
 from sexton.client.retrying import Patience
 from sexton.client.transacting import (
     FENCED,
@@ -39,8 +46,15 @@ from sexton.spark.sink_marker import Batch, Marker, SinkRefused, is_to_write
 from sexton.spark.sink_topics import client_for
 
 PREFIX = "sexton-sink-"
+JOB = "job-"  # what a pipeline's name begins with if it is a job's id
 STEPS = ("initialised", "sending", "sent", "answered", "marked", "committed")
+OVER = FENCED | {KafkaError.TRANSACTION_ABORTABLE}  # nothing more can be written by this epoch
+SHORTLY_MS = 5_000  # for what is good to do, but not needed
 Probe = Callable[[str, int], None]  # a step, and the number of the batch
+
+
+class TooSlow(SextonError):
+    """Kafka has timed the transaction out; with more time it may succeed."""
 
 
 def unwatched(_step: str, _batch: int) -> None:
@@ -58,6 +72,7 @@ class Plan:
     patience: Patience
     probe: Probe = unwatched
     version: int | None = None  # of transactions; None: as the cluster says
+    senders: int = 1
 
     @property
     def transactional_id(self) -> str:
@@ -70,8 +85,21 @@ class Plan:
     def client(self) -> Client:
         return client_for(self.kafka)
 
+    @property
+    def request_bytes(self) -> int:
+        """Whoever watches the steps finds every batch on its way."""
+        return REQUEST_BYTES if self.probe is unwatched else 1
+
     def reached(self, step: str) -> None:
         self.probe(step, self.batch.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What the senders of one attempt have in common."""
+
+    transaction: Transaction
+    marker: Committed | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,30 +109,87 @@ class Answer:
     transaction: Transaction
     marker: Committed | None
     records: int
+    sender: int = 0
+    late_ms: int = 0  # not 0: Kafka has ended the transaction when so much time had passed
 
 
 def send(plan: Plan, batches: Iterable[tuple[TopicPartition, bytearray]]) -> Answer:
-    """One attempt. If the batch is there already, or nobody may write it, nothing is sent."""
+    """One attempt of a single sender."""
+    with _talking(plan) as (loop, client):
+        return _delivered(plan, loop, client, _begun(plan, loop, client), batches, 0)
+
+
+def begin(plan: Plan) -> Begun:
+    """From here on every earlier attempt is fenced, and the marker that it left is the last."""
+    with _talking(plan) as (loop, client):
+        return _begun(plan, loop, client)
+
+
+def deliver(
+    plan: Plan, begun: Begun, batches: Iterable[tuple[TopicPartition, bytearray]], sender: int
+) -> Answer:
+    """The part of one of several senders."""
+    with _talking(plan) as (loop, client):
+        return _delivered(plan, loop, client, begun, batches, sender)
+
+
+@contextmanager
+def _talking(plan: Plan) -> Iterator[tuple[BackgroundLoop, Client]]:
     with BackgroundLoop() as loop:
         client = plan.client()
         try:
-            begun = init_producer_id(
-                client, plan.transactional_id, plan.timeout_ms, plan.patience, plan.version
-            )
-            transaction = loop.run(begun)
-            # Only now: an attempt that is not fenced yet could still move the marker.
-            marker = loop.run(stable_offset(client, plan.group, plan.marker_at, plan.patience))
-            plan.reached("initialised")
-            sender = BatchSender(client, transaction, plan.patience)
-            if _may_write(plan, marker):
-                for at, batch in batches:
-                    loop.run(sender.send(at, batch))
-                    plan.reached("sending")
-                loop.run(sender.flush())
-            plan.reached("sent")
-            return Answer(transaction, marker, sender.records)
+            yield loop, client
         finally:
             loop.run(client.close())
+
+
+def _begun(plan: Plan, loop: BackgroundLoop, client: Client) -> Begun:
+    transaction = loop.run(
+        init_producer_id(
+            client, plan.transactional_id, plan.timeout_ms, plan.patience, plan.version
+        )
+    )
+    # Only now: an attempt that is not fenced yet could still move the marker.
+    marker = loop.run(stable_offset(client, plan.group, plan.marker_at, plan.patience))
+    return Begun(transaction, marker)
+
+
+def _delivered(
+    plan: Plan,
+    loop: BackgroundLoop,
+    client: Client,
+    begun: Begun,
+    batches: Iterable[tuple[TopicPartition, bytearray]],
+    sender: int,
+) -> Answer:
+    """If the batch is there already, or nobody may write it, nothing is sent."""
+    plan.reached("initialised")
+    began_s = time.monotonic()
+    batch_sender = BatchSender(client, begun.transaction, plan.patience, plan.request_bytes)
+    try:
+        if _may_write(plan, begun.marker):
+            for at, batch in batches:
+                loop.run(batch_sender.send(at, batch))
+                plan.reached("sending")
+            loop.run(batch_sender.flush())
+    except Refused as error:
+        took_ms = int((time.monotonic() - began_s) * 1000)
+        if error.error not in OVER or took_ms < plan.timeout_ms:
+            raise
+        return Answer(begun.transaction, begun.marker, 0, sender, late_ms=took_ms)
+    plan.reached("sent")
+    return Answer(begun.transaction, begun.marker, batch_sender.records, sender)
+
+
+def abandon(plan: Plan) -> None:
+    """Ends what the last attempt has left open, if Kafka answers soon: readers would wait for it.
+
+    By a fresh epoch, and not by an ABORT of the old one: batches may still be on their way.
+    """
+    try:
+        begin(replace(plan, patience=Patience(timeout_ms=SHORTLY_MS, backoff_ms=20)))
+    except SextonError:
+        pass  # then Kafka does it, after transaction.timeout.ms
 
 
 def _may_write(plan: Plan, marker: Committed | None) -> bool:
@@ -117,16 +202,17 @@ def _may_write(plan: Plan, marker: Committed | None) -> bool:
 
 def commit(plan: Plan, answers: Sequence[Answer]) -> bool:
     """Makes one whole attempt visible; False: the batch was there already."""
-    if len(answers) != 1:
-        raise PeerError("Spark", f"has {len(answers)} answers of one sender")
-    answer = answers[0]
-    if not is_to_write(plan.batch, Marker.from_committed(answer.marker, plan.group)):
+    begun = _of_one_attempt(plan, answers)
+    if not is_to_write(plan.batch, Marker.from_committed(begun.marker, plan.group)):
         return False
+    late_ms = max(answer.late_ms for answer in answers)
+    if late_ms:
+        raise too_slow(plan, late_ms)
     plan.reached("answered")
     try:
-        _commit(plan, answer)
+        _commit(plan, begun.transaction, sum(answer.records for answer in answers))
     except Refused as error:
-        if error.error not in FENCED:
+        if error.error not in OVER:
             raise
         hint = (
             f"a later attempt has taken over, or the batch took longer than "
@@ -136,22 +222,34 @@ def commit(plan: Plan, answers: Sequence[Answer]) -> bool:
     return True
 
 
-def _commit(plan: Plan, answer: Answer) -> None:
+def too_slow(plan: Plan, took_ms: int) -> TooSlow:
+    why = (
+        f"batch {plan.batch.number} was not sent within transaction.timeout.ms "
+        f"({plan.timeout_ms}), and Kafka has ended its transaction after {took_ms} ms"
+    )
+    hint = "raise transaction.timeout.ms, or make batches smaller; nothing of it is visible"
+    return TooSlow(plan.batch.pipeline, why, hint)
+
+
+def _of_one_attempt(plan: Plan, answers: Sequence[Answer]) -> Begun:
+    found = sorted(answer.sender for answer in answers)
+    if found != list(range(plan.senders)):
+        raise PeerError("Spark", f"has answers of the senders {found}, of {plan.senders}")
+    attempts = {Begun(answer.transaction, answer.marker) for answer in answers}
+    if len(attempts) != 1:
+        epochs = sorted(begun.transaction.epoch for begun in attempts)
+        raise PeerError("Spark", f"has answers of several attempts, with the epochs {epochs}")
+    return attempts.pop()
+
+
+def _commit(plan: Plan, transaction: Transaction, records: int) -> None:
     batch = plan.batch
-    marker = Marker(batch.number, batch.query, batch.run, answer.records).to_committed()
-    with BackgroundLoop() as loop:
-        client = plan.client()
-        try:
-            loop.run(
-                commit_offset(
-                    client, answer.transaction, plan.group, plan.marker_at, marker, plan.patience
-                )
-            )
-            plan.reached("marked")
-            ended = end_transaction(
-                client, answer.transaction, committed=True, patience=plan.patience
-            )
-            loop.run(ended)
-            plan.reached("committed")
-        finally:
-            loop.run(client.close())
+    now_ms = time.time_ns() // 1_000_000
+    marker = Marker(batch.number, batch.query, batch.run, records, now_ms).to_committed()
+    with _talking(plan) as (loop, client):
+        loop.run(
+            commit_offset(client, transaction, plan.group, plan.marker_at, marker, plan.patience)
+        )
+        plan.reached("marked")
+        loop.run(end_transaction(client, transaction, committed=True, patience=plan.patience))
+        plan.reached("committed")

@@ -12,19 +12,20 @@ from sexton.client.retrying import Patience
 from sexton.client.settings import client_config
 from sexton.records.layout import Codec
 from sexton.spark.sink_protocol import Probe, unwatched
+from sexton.spark.sink_senders import Senders, checked_senders
 
 BATCH_BYTES = 512 << 10  # large batches compress well, and cost a broker less than small ones
 TIMEOUT_MS = 120_000
 ATTEMPTS = 5
 # Kafka's producer settings that mean something here; `client_config` has those of the connection.
-_NUMBERS = {
+NUMBERS = {
     "batch.size": BATCH_BYTES,
     "transaction.timeout.ms": TIMEOUT_MS,
     "default.api.timeout.ms": 60_000,
 }
-_OTHERS = ("bootstrap.servers", "compression.type", "client.id", "request.timeout.ms")
+OTHERS = ("bootstrap.servers", "compression.type", "client.id", "request.timeout.ms")
 _SECURITY = ("security.", "ssl.", "sasl.", "enable.ssl.")
-_FIXED = {
+FIXED = {
     "transactional.id": "is made of the pipeline's name",
     "acks": "is always all",
     "enable.idempotence": "is always true",
@@ -46,6 +47,7 @@ class SinkSettings:
     attempts: int = ATTEMPTS
     after_batch: int | None = None
     probe: Probe = unwatched
+    senders: Senders = 1
 
 
 def sink_settings(
@@ -57,6 +59,7 @@ def sink_settings(
     after_batch: int | None = None,
     attempts: int = ATTEMPTS,
     probe: Probe = unwatched,
+    senders: object = 1,
 ) -> SinkSettings:
     """`options` are Kafka's, with or without the `kafka.` that Spark puts in front of them."""
     given = {name.removeprefix("kafka."): str(value) for name, value in (options or {}).items()}
@@ -70,11 +73,12 @@ def sink_settings(
         raise ConfigError("topic", "is not given", hint)
     addresses_in(bootstrap_servers)
     client_config(kafka)
-    numbers = {name: _number(kafka, name, default) for name, default in _NUMBERS.items()}
+    numbers = {name: _number(kafka, name, default) for name, default in NUMBERS.items()}
     patience = Patience(timeout_ms=numbers["default.api.timeout.ms"], backoff_ms=20)
     return SinkSettings(
         kafka, topic, marker_topic or topic or "", _codec(kafka), numbers["batch.size"],
         numbers["transaction.timeout.ms"], patience, attempts, after_batch, probe,
+        checked_senders(senders),
     )  # fmt: skip
 
 
@@ -85,10 +89,10 @@ def checked_name(option: str, name: str) -> str:
 
 
 def _known(name: str) -> None:
-    if name in _FIXED:
-        raise ConfigError(f"kafka.{name}", "cannot be set: " + _FIXED[name], "leave it out")
-    if name not in _NUMBERS and name not in _OTHERS and not name.startswith(_SECURITY):
-        hint = f"there are {', '.join(sorted((*_NUMBERS, *_OTHERS)))} and the security settings"
+    if name in FIXED:
+        raise ConfigError(f"kafka.{name}", "cannot be set: " + FIXED[name], "leave it out")
+    if name not in NUMBERS and name not in OTHERS and not name.startswith(_SECURITY):
+        hint = f"there are {', '.join(sorted((*NUMBERS, *OTHERS)))} and the security settings"
         raise ConfigError(f"kafka.{name}", "is not an option of this sink", hint)
 
 

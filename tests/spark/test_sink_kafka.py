@@ -1,0 +1,146 @@
+"""The sink's protocol on Apache Kafka itself, with transactions as 4.x and as 3.9 has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sexton.base.errors import PeerError, Refused
+from sexton.base.partitions import TopicPartition
+from sexton.client.transacting import ANNOUNCED, IMPLIED
+from sexton.spark.sink_marker import SinkRefused
+from sexton.spark.sink_protocol import STEPS, Answer, TooSlow, begin, commit, send
+from sexton.testing.apache_kafka import ApacheKafka, KafkaConfig
+from sexton.testing.kafka_jars import KAFKA_3_9, KAFKA_4
+from tests.conftest import RunSexton
+from tests.spark.sink_faults import (
+    PARTITIONS,
+    QUICKLY,
+    Injected,
+    blobs,
+    committed,
+    fail_at,
+    plan_of,
+    trouble,
+    until_over,
+    write,
+)
+
+pytestmark = pytest.mark.kafka
+TRANSACTION_STATE = "__transaction_state"
+
+
+@pytest.fixture(scope="module")
+def kafka39() -> Iterator[ApacheKafka]:
+    with ApacheKafka(KafkaConfig(KAFKA_3_9, options=QUICKLY)) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["kafka4", "kafka39"])
+def kafka(request: pytest.FixtureRequest) -> ApacheKafka:
+    cluster: ApacheKafka = request.getfixturevalue(request.param)
+    return cluster
+
+
+def test_a_failure_at_any_step_is_made_good(kafka: ApacheKafka, tmp_path: Path) -> None:
+    kafka.create_topic("failing", PARTITIONS)
+    spoken = begin(plan_of(kafka, "failing", 0)).transaction.version
+    assert spoken == (IMPLIED if kafka.config.version == KAFKA_4 else ANNOUNCED)
+    for number, step in enumerate(STEPS):
+        some = range(20 * number, 20 * number + 20)
+        probe = fail_at(step, tmp_path / step, batch=number)
+        with pytest.raises(Injected):
+            write(plan_of(kafka, "failing", number, probe=probe), blobs("failing", some))
+        again = write(plan_of(kafka, "failing", number), blobs("failing", some))
+        assert again == (step != "committed")
+    assert trouble(committed(kafka, "failing", PARTITIONS), 20 * len(STEPS)) == []
+    with pytest.raises(SinkRefused, match="another checkpoint"):
+        write(plan_of(kafka, "failing", len(STEPS), query="other"), [])
+
+
+def test_whoever_is_overtaken_can_neither_send_nor_commit(kafka: ApacheKafka) -> None:
+    """A worker that was stopped and goes on, and a driver that was believed dead."""
+    kafka.create_topic("overtaken", PARTITIONS)
+    given = blobs("overtaken", range(20))
+    answers: list[Answer] = []
+
+    def slowly() -> Iterator[tuple[TopicPartition, bytearray]]:
+        for number, (at, data) in enumerate(given):
+            if number == 4:
+                copies = [(at, bytearray(data)) for at, data in given]
+                answers.append(send(plan_of(kafka, "overtaken", 0), copies))
+            yield at, bytearray(data)
+
+    with pytest.raises(Refused):
+        send(plan_of(kafka, "overtaken", 0), slowly())
+    assert write(plan_of(kafka, "overtaken", 0), [(at, bytearray(data)) for at, data in given])
+    with pytest.raises(Refused):
+        commit(plan_of(kafka, "overtaken", 0), answers)
+    assert trouble(committed(kafka, "overtaken", PARTITIONS), 20) == []
+
+
+def test_a_batch_that_takes_longer_than_its_transaction_may(kafka: ApacheKafka) -> None:
+    kafka.create_topic("slow", PARTITIONS)
+    on_the_way = plan_of(kafka, "slow", 0, probe=lambda _step, _batch: None)
+    plan = replace(on_the_way, timeout_ms=500)
+    answer = send(plan, blobs("slow", range(20)))
+    until_over(kafka, "slow")
+    with pytest.raises((Refused, TooSlow), match=r"transaction.timeout.ms \(500\)"):
+        commit(plan, [answer])
+
+    def slowly() -> Iterator[tuple[TopicPartition, bytearray]]:
+        for number, blob in enumerate(blobs("slow", range(20))):
+            if number == 4:
+                until_over(kafka, "slow")
+            yield blob
+
+    with pytest.raises(TooSlow, match="not sent within"):
+        write(plan, slowly())
+    assert write(plan_of(kafka, "slow", 0), blobs("slow", range(20)))
+    assert trouble(committed(kafka, "slow", PARTITIONS), 20) == []
+
+
+def test_the_doctor_sees_what_is_open_and_ends_it(
+    kafka: ApacheKafka, run_sexton: RunSexton
+) -> None:
+    kafka.create_topic("left", PARTITIONS)
+    assert write(plan_of(kafka, "left", 0), blobs("left", range(10)))
+    plan = plan_of(kafka, "left", 1)
+    answer = send(plan, blobs("left", range(10, 20)))
+    doctor = ("sink", "doctor", "-b", kafka.bootstrap_servers, "--format", "json")
+    (row,) = [p for p in run_sexton(*doctor).json["pipelines"] if p["pipeline"] == "left"]
+    assert (row["transaction"], row["last_batch"], row["rows"]) == ("Ongoing", 0, 10)
+    assert row["marker_expires"] > row["written"]
+    ended = run_sexton(*doctor, "--name", "left", "--end")
+    assert (ended.code, ended.json["summary"]["ended"]) == (0, 1)
+    with pytest.raises(Refused):
+        commit(plan, [answer])
+    assert write(plan, blobs("left", range(10, 20)))
+    assert trouble(committed(kafka, "left", PARTITIONS), 20) == []
+
+
+def test_a_broker_that_leads_and_coordinates_dies_on_the_way() -> None:
+    with ApacheKafka(KafkaConfig(KAFKA_4, nodes=3, options=QUICKLY)) as kafka:
+        kafka.create_topic("before", 1)
+        begin(plan_of(kafka, "before", 0))
+        node = kafka.leader_of(TRANSACTION_STATE)
+        others = [other for other in kafka.node_ids if other != node]
+        kafka.create_topic("moving", [[node, *others], [*others, node]])
+        given = blobs("moving", range(40))
+
+        def until_it_dies() -> Iterator[tuple[TopicPartition, bytearray]]:
+            for number, (at, data) in enumerate(given):
+                if number == 7:
+                    kafka.kill(node)
+                yield at, bytearray(data)
+
+        plan = plan_of(kafka, "moving", 0)
+        try:
+            done = write(plan, until_it_dies())
+        except (PeerError, Refused):  # whichever it is, the batch is run again
+            done = write(plan, given)
+        assert done
+        assert trouble(committed(kafka, "moving", PARTITIONS), 40) == []
