@@ -26,6 +26,10 @@ UNCOMMITTED: Final = "uncommitted-record"
 STALE_ROW: Final = "table-stale-row"
 MISSING_ROW: Final = "table-missing-row"
 DIFFERENT_ROW: Final = "table-different-row"
+CODES = (
+    STATE_REGRESSION, KEY_SEQUENCE_GAP, DUPLICATE, INCONSISTENT, ORDER_VIOLATION, UNCOMMITTED,
+    STALE_ROW, MISSING_ROW, DIFFERENT_ROW,
+)  # fmt: skip
 NO_OFFSET: Final = -1
 
 
