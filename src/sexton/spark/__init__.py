@@ -16,33 +16,50 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sexton.spark.retry import ordered_retry
+    from sexton.spark.retry_handling import Message, Output
     from sexton.spark.session import spark_session
     from sexton.spark.sink import exactly_once, write_exactly_once
     from sexton.spark.sink_builder import exactly_once_writer
     from sexton.spark.sink_marker import SinkRefused
     from sexton.spark.source import SextonSource
     from sexton.spark.tasks import TasksFailed, run_on_spark
+    from sexton.spark.validating import PromiseBroken, Proof, stream_proof, validate
 
 _HOME = {
+    "Message": "retry_handling",
+    "Output": "retry_handling",
+    "PromiseBroken": "validating",
+    "Proof": "validating",
     "SextonSource": "source",
     "SinkRefused": "sink_marker",
     "TasksFailed": "tasks",
     "exactly_once": "sink",
     "exactly_once_writer": "sink_builder",
+    "ordered_retry": "retry",
     "run_on_spark": "tasks",
     "spark_session": "session",
+    "stream_proof": "validating",
+    "validate": "validating",
     "write_exactly_once": "sink",
 }
 
 __all__ = [
+    "Message",
+    "Output",
+    "PromiseBroken",
+    "Proof",
     "SextonSource",
     "SinkRefused",
     "TasksFailed",
     "exactly_once",
     "exactly_once_writer",
+    "ordered_retry",
     "register",
     "run_on_spark",
     "spark_session",
+    "stream_proof",
+    "validate",
     "write_exactly_once",
 ]
 

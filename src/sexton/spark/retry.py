@@ -1,0 +1,147 @@
+"""Ordered retry as a streaming query: a row that fails blocks its key, and nothing else.
+
+    def handle(message):
+        return invoice_for(message.value)          # raises: tried again, in order
+
+    sexton.spark.ordered_retry(
+        stream, handle, topic="orders", output_topic="invoices",
+        bootstrap_servers=..., checkpoint=...)
+
+The same machine as in `sexton.retry`, one for each partition of the main topic. One query owns all
+of them, so there is no group: the sink's fresh epoch keeps everybody else out, and whatever a batch
+does, outputs and locks and what it remembers, is in the sink's one transaction for it.
+
+    retry_attempt    one micro-batch, from its rows to the commit
+    retry_handling   the handler, in tasks
+    retry_tick       why there is a batch when a retry is due and no row has come
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sexton.base.errors import ConfigError
+from sexton.machines.retry_settings import Backoff, Ceiling, Settings
+from sexton.spark.retry_attempt import Pipeline
+from sexton.spark.retry_batch import RetryBatches
+from sexton.spark.retry_handling import Errors, Handler, is_verdict
+from sexton.spark.retry_stages import main_rows
+from sexton.spark.retry_tick import Alarm, with_ticks
+from sexton.spark.retry_topics import Topics
+from sexton.spark.sink_protocol import PREFIX
+from sexton.spark.sink_settings import checked_name, sink_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_NEEDED = ("key", "value", "partition", "offset", "timestamp")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def ordered_retry(
+    df: DataFrame,
+    handler: Handler,
+    *,
+    topic: str,
+    output_topic: str,
+    bootstrap_servers: str,
+    checkpoint: str,
+    name: str | None = None,
+    lock_key: str = "key",
+    max_attempts: int = 10,
+    at_ceiling: Ceiling = "freed",
+    backoff: Backoff | None = None,
+    errors: Errors | None = None,
+    retry_topic: str | None = None,
+    lock_topic: str | None = None,
+    dead_letter_topic: str | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    options: Mapping[str, str] | None = None,
+    after_batch: int | None = None,
+    growth_accepted: bool = False,
+) -> StreamingQuery:
+    """Starts a query that hands each message of a topic to a handler, those of one key in order.
+
+    `df` is a stream of `topic` and of no other, with the columns of Spark's Kafka source. The
+    handler is given a `Message` and returns what is to be written to `output_topic`: nothing, a
+    value (which gets the message's key), an `Output`, or several. What it raises decides as in
+    `sexton.retry`: Retry, Dead and Drop by their names, other types by `errors`, else Retry.
+    `lock_key` is what must stay in order, an expression over the columns. `name` is the pipeline's;
+    checkpoint, topics and transactional id belong to it. `trigger`, `options` and `after_batch` are
+    as in `exactly_once`.
+    """
+    pipeline = pipeline_of(
+        handler, topic=topic, output_topic=output_topic, bootstrap_servers=bootstrap_servers,
+        name=name, lock_key=lock_key, errors=errors, retry_topic=retry_topic,
+        lock_topic=lock_topic, dead_letter_topic=dead_letter_topic, options=options,
+        after_batch=after_batch, growth_accepted=growth_accepted,
+        settings=Settings(
+            max_attempts=max_attempts, at_ceiling=at_ceiling, backoff=backoff or Backoff(),
+            ids_per_task=True,
+        ),
+    )  # fmt: skip
+    return start(df, pipeline, checkpoint, trigger)
+
+
+def pipeline_of(
+    handler: Handler,
+    *,
+    topic: str,
+    output_topic: str,
+    bootstrap_servers: str,
+    settings: Settings,
+    name: str | None = None,
+    lock_key: str = "key",
+    errors: Errors | None = None,
+    retry_topic: str | None = None,
+    lock_topic: str | None = None,
+    dead_letter_topic: str | None = None,
+    options: Mapping[str, str] | None = None,
+    after_batch: int | None = None,
+    growth_accepted: bool = False,
+) -> Pipeline:
+    named = checked_name("name", name or f"retry-{topic}")
+    base = f"{topic}.{PREFIX}{named}"  # by the group, so that `sexton retry` finds them
+    topics = Topics(
+        topic, output_topic, retry_topic or f"{base}.retry", lock_topic or f"{base}.locks",
+        dead_letter_topic or f"{base}.dead",
+    )  # fmt: skip
+    for each in topics.beside:
+        if not _TOPIC.fullmatch(each):
+            raise ConfigError(each, "cannot be the name of a topic", "name it yourself")
+    if len({topic, *topics.written}) < 5:
+        raise ConfigError("topics", "main, output, retry, locks and dead letters must be different")
+    for kind, verdict in (errors or {}).items():
+        if not is_verdict(verdict):
+            why = f"{kind.__name__} becomes {verdict!r}"
+            raise ConfigError("errors", why, "it has to be Retry, Dead or Drop of sexton.retry")
+    sink = sink_settings(
+        topic=None, bootstrap_servers=bootstrap_servers, options=options,
+        marker_topic=topics.locks, after_batch=after_batch,
+    )  # fmt: skip
+    return Pipeline(named, topics, handler, errors or {}, lock_key, sink, settings, growth_accepted)
+
+
+def start(
+    df: DataFrame, pipeline: Pipeline, checkpoint: str, trigger: Mapping[str, Any] | None = None
+) -> StreamingQuery:
+    if type(df).__module__.startswith("pyspark.sql.connect"):
+        hint = "start it in a driver of its own (spark-submit)"
+        raise ConfigError("ordered_retry", "a query cannot be run by Spark Connect", hint)
+    missing = [column for column in _NEEDED if column not in df.columns]
+    if missing:
+        hint = "it has to be a stream of the topic itself, with the columns of Spark's Kafka source"
+        raise ConfigError("df", f"has no column {', '.join(missing)}", hint)
+    main_rows(df, pipeline.lock_key)  # what is wrong with their types is said now
+    alarm = Alarm()
+    batches = RetryBatches(pipeline, alarm)
+    writer = with_ticks(df, alarm).writeStream.foreachBatch(batches)
+    writer = writer.option("checkpointLocation", checkpoint).queryName(pipeline.name)
+    if trigger:
+        writer = writer.trigger(**trigger)
+    query = writer.start()
+    batches.belongs_to(query.id)
+    return query

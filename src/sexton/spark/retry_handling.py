@@ -1,0 +1,315 @@
+"""The handler in Spark's tasks: rows of some keys in order, and what came of each.
+
+A task has all rows of its keys, sorted by their offsets: first what is tried again, then what is
+new. It runs them one after the other, until one of a key fails. The later ones of that key are
+left, and so are all new ones of a key that something waits for:
+
+    order-123   17 ✓   21 ✗   30 ·        21 and 30 will wait; 30 was not run
+    order-77    33 ✓   34 ✓
+
+What comes out are records for Kafka (outputs of rows that are done, retry records of rows that
+wait, dead letters), and for the driver a note on each row that is not simply done. Notes are few if
+failures are, however large the batch; locks are the driver's to write.
+
+A task that Spark runs twice may do otherwise the second time: what it gives out carries the name of
+the run, and the driver takes records and notes of the same run only.
+"""
+
+from __future__ import annotations
+
+import traceback
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sexton.machines.retry_pending import UNKNOWN, LaneKey, lane_key
+from sexton.machines.retry_records import Header, RetryRecord, TaskName, dead_letter_headers
+from sexton.machines.retry_rounds import Failure, Item, Lane, Outcome, Round
+from sexton.machines.retry_settings import Settings
+from sexton.spark.retry_topics import Topics
+
+_HEADERS = "array<struct<key: string, value: binary>>"
+ROWS = (
+    "of int, id bigint, lock_key binary, retry boolean, attempts int, "
+    f"key binary, value binary, headers {_HEADERS}, timestamp_ms bigint"
+)
+RESULTS = (
+    "kind string, run string, topic string, partition int, key binary, value binary, "
+    f"headers {_HEADERS}, timestamp timestamp, "
+    "of int, id bigint, lock_key binary, retry boolean, outcome string, reason string, "
+    "exception string, records bigint"
+)
+RECORD, NOTE, SEEN = "record", "note", "seen"
+LEFT = "left"  # the outcome of a row that was not run
+_MANY = 1_000  # rows that are given to Spark at once
+MOST_REASON = 500
+# A handler says what is to become of a message by these. They are the service's, and known by name
+# because neither package may import the other.
+_VERDICTS = {
+    "sexton.retry.outcomes.Retry": Outcome.RETRY,
+    "sexton.retry.outcomes.Dead": Outcome.DEAD,
+    "sexton.retry.outcomes.Drop": Outcome.DROP,
+}
+
+
+class Message(NamedTuple):
+    """What a handler is given: one message of the main topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    timestamp_ms: int
+    attempts: int  # runs before this one, all of which failed
+
+    @property
+    def id(self) -> str:
+        return f"{self.topic}-{self.partition}-{self.offset}"
+
+
+class Output(NamedTuple):
+    """What a handler returns if a value alone does not say enough."""
+
+    value: bytes | str | None
+    key: bytes | str | None = None
+    headers: tuple[Header, ...] = ()
+    topic: str | None = None  # None: the pipeline's
+
+
+Handler = Callable[[Message], Any]
+Errors = Mapping[type[Exception], type[Exception]]
+Rows = Callable[[Iterable[Any]], Iterator[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    handler: Handler
+    errors: Errors
+    topics: Topics
+    settings: Settings
+    blocked: Mapping[int, frozenset[LaneKey]]  # by partition, the keys that something waits for
+    redirects: bool = True  # False: failures block nobody, which is wrong, as a test shows
+
+
+def handled(handling: Handling) -> Rows:
+    def handle(batches: Iterable[Any]) -> Iterator[Any]:
+        work = _Work(handling)
+        for batch in batches:
+            columns = [batch.column(name).to_pylist() for name in _Row._fields]
+            for values in zip(*columns, strict=True):
+                work.take(_Row(*values))
+                if len(work.results) >= _MANY:
+                    yield _table(work.taken())
+        work.end()
+        yield _table(work.taken())
+
+    return handle
+
+
+class _Row(NamedTuple):
+    of: int  # a partition of the main topic
+    id: int
+    lock_key: bytes | None
+    retry: bool
+    attempts: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[dict[str, Any]] | None
+    timestamp_ms: int | None
+
+
+class _Work:
+    """One run of one task."""
+
+    def __init__(self, handling: Handling) -> None:
+        self._handling = handling
+        self._round = Round(handling.settings, 0)  # it knows what a failure does to a key
+        self._run = uuid.uuid4().hex
+        self._stopped: set[tuple[int, LaneKey]] = set()
+        self._last: dict[int, int] = {}  # by partition, the last new row
+        self._records = 0
+        self.results: list[dict[str, Any]] = []
+
+    def take(self, row: _Row) -> None:
+        if not row.retry:
+            self._last[row.of] = max(row.id, self._last.get(row.of, -1))
+        if self._waits(row):
+            if not row.retry:
+                self._redirect(row)
+            self._note(row, LEFT)
+            return
+        lane = Lane(lane_key(row.lock_key, row.id))
+        item = Item(row.id, row.lock_key, row.attempts, -1 if row.retry else 0, UNKNOWN, lane)
+        headers = tuple((each["key"], each["value"]) for each in row.headers or ())
+        outputs, outcome, failure = self._tried(row, headers)
+        self._round.note(item, outcome, failure)
+        if lane.stopped:
+            self._stopped.add((row.of, lane.key))
+        assert item.outcome is not None
+        self._write(row, item, headers, outputs)
+        if row.retry or item.outcome is not Outcome.DONE:
+            self._note(row, outcome.value, failure)
+
+    def end(self) -> None:
+        """How much there is, so that nothing can be missing unnoticed."""
+        for partition, last in self._last.items():
+            self._put(kind=SEEN, of=partition, id=last, records=0)
+        self._put(kind=SEEN, of=-1, id=-1, records=self._records)
+
+    def taken(self) -> list[dict[str, Any]]:
+        taken, self.results = self.results, []
+        return taken
+
+    # ── one row ──
+
+    def _waits(self, row: _Row) -> bool:
+        key = lane_key(row.lock_key, row.id)
+        if not self._handling.redirects:
+            return False
+        if (row.of, key) in self._stopped:
+            return True
+        return not row.retry and key in self._handling.blocked.get(row.of, ())
+
+    def _tried(
+        self, row: _Row, headers: tuple[Header, ...]
+    ) -> tuple[list[Output], Outcome, Failure | None]:
+        message = Message(
+            self._handling.topics.main, row.of, row.id, row.key, row.value, headers,
+            -1 if row.timestamp_ms is None else row.timestamp_ms, row.attempts,
+        )  # fmt: skip
+        try:
+            return outputs_of(self._handling.handler(message), row.key), Outcome.DONE, None
+        except Exception as error:  # noqa: BLE001  it is the handler's way to say so
+            return [], outcome_of(error, self._handling.errors), _failure(error)
+
+    def _write(
+        self, row: _Row, item: Item, headers: tuple[Header, ...], outputs: list[Output]
+    ) -> None:
+        topics, settings = self._handling.topics, self._handling.settings
+        for output in outputs:
+            self._record(
+                output.topic or topics.output, None, _bytes(output.key), _bytes(output.value),
+                output.headers,
+            )  # fmt: skip
+        dead = item.outcome is Outcome.DEAD
+        if dead:
+            failure = item.failure or Failure("no reason was given")
+            told = dead_letter_headers(
+                TaskName(topics.main, row.of).id_of(row.id), item.attempts, failure.reason,
+                failure.exception, failure.stack,
+            )  # fmt: skip
+            self._record(
+                topics.dead, row.of, row.key, row.value, (*headers, *told), row.timestamp_ms
+            )
+        holds = dead and settings.at_ceiling == "held"
+        if not row.retry and (item.outcome is Outcome.RETRY or holds):
+            self._redirect(row)
+
+    def _redirect(self, row: _Row) -> None:
+        headers = tuple((each["key"], each["value"]) for each in row.headers or ())
+        time_ms = -1 if row.timestamp_ms is None else row.timestamp_ms
+        record = RetryRecord(row.key, row.lock_key, row.value, headers, time_ms)
+        value, told = record.encode()
+        topics = self._handling.topics
+        key = TaskName(topics.main, row.of).id_of(row.id)
+        self._record(topics.retry, row.of, key, value, told)
+
+    # ── what comes out ──
+
+    def _record(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Iterable[Header],
+        timestamp_ms: int | None = None,
+    ) -> None:
+        self._records += 1
+        self._put(
+            kind=RECORD, topic=topic, partition=partition, key=key, value=value,
+            headers=[{"key": name, "value": told} for name, told in headers],
+            timestamp=None if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms * 1000,
+        )  # fmt: skip
+
+    def _note(self, row: _Row, outcome: str, failure: Failure | None = None) -> None:
+        self._put(
+            kind=NOTE, of=row.of, id=row.id, lock_key=row.lock_key, retry=row.retry,
+            outcome=outcome, reason=failure and failure.reason,
+            exception=failure and failure.exception,
+        )  # fmt: skip
+
+    def _put(self, **values: Any) -> None:
+        self.results.append({"run": self._run, **values})
+
+
+def outputs_of(returned: Any, key: bytes | None) -> list[Output]:
+    """What a handler has returned: nothing, a value, an `Output`, or several of these."""
+    if returned is None:
+        return []
+    if isinstance(returned, Output):
+        _bytes(returned.value), _bytes(returned.key)
+        return [returned]
+    if isinstance(returned, bytes | str):
+        return [Output(returned, key)]
+    return [output for each in returned for output in outputs_of(each, key)]
+
+
+def outcome_of(error: Exception, errors: Errors) -> Outcome:
+    """By the nearest of its types that says something, as with `except`; else it is tried again."""
+    for kind in type(error).__mro__:
+        verdict = _VERDICTS.get(_named(kind))
+        if verdict is None and kind in errors:
+            verdict = _VERDICTS.get(_named(errors[kind]))
+        if verdict is not None:
+            return verdict
+    return Outcome.RETRY
+
+
+def is_verdict(kind: object) -> bool:
+    return isinstance(kind, type) and _named(kind) in _VERDICTS
+
+
+def _named(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _failure(error: Exception) -> Failure:
+    name, said = type(error).__qualname__, " ".join(str(error).split())
+    ours = _named(type(error)) in _VERDICTS
+    reason = said if ours and said else f"{name}: {said}" if said else name
+    stack = "".join(traceback.format_exception(error))
+    return Failure(reason[:MOST_REASON], name, stack)
+
+
+def _bytes(data: bytes | str | None) -> bytes | None:
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, str):
+        return data.encode()
+    raise TypeError(f"bytes, text or None can be written, not {type(data).__name__}")
+
+
+def results_schema() -> Any:
+    import pyarrow as pa
+
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    return pa.schema(
+        [
+            ("kind", pa.string()), ("run", pa.string()), ("topic", pa.string()),
+            ("partition", pa.int32()), ("key", pa.binary()), ("value", pa.binary()),
+            ("headers", pa.list_(pa.field("element", header))),
+            ("timestamp", pa.timestamp("us", "UTC")), ("of", pa.int32()), ("id", pa.int64()),
+            ("lock_key", pa.binary()), ("retry", pa.bool_()), ("outcome", pa.string()),
+            ("reason", pa.string()), ("exception", pa.string()), ("records", pa.int64()),
+        ]
+    )  # fmt: skip
+
+
+def _table(results: list[dict[str, Any]]) -> Any:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pylist(results, results_schema())

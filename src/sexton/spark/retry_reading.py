@@ -1,0 +1,200 @@
+"""What the driver of a retry pipeline reads: what is pending, what came since, and payloads.
+
+    start_up    every task, after the sink's epoch has fenced whoever was here before
+    tail        what was written to the retry topic since: our own records and commands
+    payloads    messages that are to be tried again, at their offsets
+
+The order of a start is that of the machine (`machines.retry_startup`), and its proof: the fence,
+the group's offsets, the high watermarks, and then everything that is committed below them. On Spark
+one query owns every partition, so one fence is for all tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+
+from sexton.base.errors import CorruptLog
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.committed import CommittedBatches
+from sexton.client.listing import EARLIEST, LATEST, list_offsets
+from sexton.client.reading import PartitionReader
+from sexton.client.replica import Isolation
+from sexton.client.retrying import Patience
+from sexton.client.transacting import stable_offset
+from sexton.machines.retry_columns import Rows
+from sexton.machines.retry_records import RetryRecord, TaskName, Watermark
+from sexton.machines.retry_settings import Settings, Standing, check_growth
+from sexton.machines.retry_startup import (
+    Committed,
+    Effect,
+    Ends,
+    Event,
+    FetchCommitted,
+    FetchEnds,
+    Initialised,
+    InitProducer,
+    LocksRead,
+    ReadTo,
+    RetriesRead,
+    Started,
+    StartUp,
+)
+from sexton.machines.retry_task import Task
+from sexton.records.columns import read_headers
+from sexton.records.decoder import decode
+from sexton.spark.retry_topics import Topics
+
+PAYLOAD_BYTES = 1 << 20  # of one look at the retry topic
+
+
+@dataclass(slots=True, eq=False)
+class Owned:
+    """One partition of the main topic, as the driver knows it."""
+
+    task: Task
+    tail_from: int  # of the retry topic
+    told: tuple[int, Watermark] | None = None  # the offset that was committed last
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    client: Client
+    topics: Topics
+    group: str
+    patience: Patience
+
+    # ── the start ──
+
+    async def start_up(
+        self, settings: Settings, partitions: int, *, growth_accepted: bool = False
+    ) -> dict[int, Owned]:
+        """Only after the fence, which is the first thing that the machine asks for."""
+        if not growth_accepted:
+            await self._check_growth(partitions)
+        started = [self._start(settings, number, partitions) for number in range(partitions)]
+        return dict(enumerate(await asyncio.gather(*started)))
+
+    async def _check_growth(self, partitions: int) -> None:
+        main = [TopicPartition(self.topics.main, number) for number in range(partitions)]
+        ends = await list_offsets(self.client, dict.fromkeys(main, LATEST), patience=self.patience)
+        standings = {}
+        for at in main:
+            found = await self._committed(at)
+            if found.metadata is not None:
+                watermark = Watermark.decode(found.metadata)
+                standings[at.partition] = Standing(found.position, ends[at], watermark)
+        check_growth(partitions, standings)
+
+    async def _start(self, settings: Settings, number: int, partitions: int) -> Owned:
+        name = TaskName(self.topics.main, number)
+        starting = StartUp(name, settings, Random(), partitions)
+        retries = TopicPartition(self.topics.retry, number)
+        locks = TopicPartition(self.topics.locks, number)
+        effects, tail_from = starting.begin(), 0
+        while True:
+            (effect,) = effects
+            match effect:
+                case InitProducer():
+                    effects = starting.handle(Initialised())
+                case FetchCommitted():
+                    at = TopicPartition(self.topics.main, number)
+                    effects = starting.handle(await self._committed(at))
+                case FetchEnds():
+                    ends = await list_offsets(
+                        self.client, {locks: LATEST, retries: LATEST}, patience=self.patience
+                    )
+                    tail_from = ends[retries]
+                    effects = starting.handle(Ends(ends[locks], ends[retries]))
+                case ReadTo():
+                    await self._read_all(starting, locks, effect.locks, LocksRead)
+                    effects = await self._read_all(starting, retries, effect.retries, RetriesRead)
+                case Started(task):
+                    return Owned(task, tail_from)
+                case _:
+                    raise AssertionError("keys are asked for without transactions only")
+
+    async def _committed(self, at: TopicPartition) -> Committed:
+        found = await stable_offset(self.client, self.group, at, self.patience)
+        return Committed(0, None) if found is None else Committed(found.offset, found.metadata)
+
+    async def _read_all(
+        self,
+        starting: StartUp,
+        at: TopicPartition,
+        end: int,
+        told: Callable[[Rows | list[tuple[int, bytes | None, bytes | None]], int], Event],
+    ) -> list[Effect]:
+        begins = await list_offsets(self.client, {at: EARLIEST}, patience=self.patience)
+        async for rows in self._rows(at, min(begins[at], end), end):
+            starting.handle(told(rows, 0))  # where it stands is said at the end
+        return starting.handle(told([], end))
+
+    # ── between batches ──
+
+    async def tails(self, owned: dict[int, Owned]) -> None:
+        """To the high watermark: the markers of our own last transaction are waited for."""
+        places = {TopicPartition(self.topics.retry, number): number for number in owned}
+        ends = await list_offsets(
+            self.client, dict.fromkeys(places, LATEST), patience=self.patience
+        )
+        await asyncio.gather(
+            *(self._tail(at, owned[number], ends[at]) for at, number in places.items())
+        )
+
+    async def _tail(self, at: TopicPartition, owned: Owned, end: int) -> None:
+        if owned.tail_from >= end:
+            return
+        async for rows in self._rows(at, owned.tail_from, end):
+            told = zip(rows.offset.tolist(), range(len(rows.offset)), strict=True)
+            owned.task.tail((offset, rows.key[row], rows.value[row]) for offset, row in told)
+        owned.tail_from = end
+
+    async def _rows(self, at: TopicPartition, start: int, end: int) -> AsyncGenerator[Rows, None]:
+        """Committed records of [start, end); no markers."""
+        settled = CommittedBatches()
+        reader = PartitionReader(self.client, at, patience=self.patience)
+        async with aclosing(reader.read(start, end, isolation=Isolation.READ_COMMITTED)) as chunks:
+            async for chunk in chunks:
+                shown = b"".join(batch.data for batch in settled.of(chunk))
+                columns = decode(shown, str(at))
+                wanted = (columns.offset >= start) & (columns.offset < end)
+                yield Rows(
+                    columns.offset[wanted], columns.key.take(wanted), columns.value.take(wanted)
+                )
+
+    # ── payloads ──
+
+    async def payloads(
+        self, name: TaskName, wanted: Iterable[tuple[int, int]]
+    ) -> dict[int, RetryRecord]:
+        """By id; `wanted` are ids and offsets. They are committed, or nobody would know of them."""
+        at = TopicPartition(self.topics.retry, name.partition)
+        ids = {offset: message for message, offset in wanted}
+        left, found = sorted(ids), dict[int, RetryRecord]()
+        reader = PartitionReader(self.client, at, patience=self.patience)
+        while left:
+            reached = left[0] + 1
+            reading = reader.read(left[0], left[0] + 1, chunk_bytes=PAYLOAD_BYTES)
+            async with aclosing(reading) as chunks:
+                async for chunk in chunks:
+                    columns = decode(chunk.data, str(at))
+                    chosen = np.isin(columns.offset, np.array(left, np.int64))
+                    for row in np.flatnonzero(chosen).tolist():
+                        message, value = ids[int(columns.offset[row])], columns.value[row]
+                        if columns.key[row] == name.id_of(message) and value is not None:
+                            headers = read_headers(columns.headers[row])
+                            found[message] = RetryRecord.decode(value, headers)
+                    reached = max(reached, chunk.next_offset)
+            left = [offset for offset in left if offset >= reached]
+        missing = sorted(set(ids.values()) - set(found))
+        if missing:
+            why = f"has no record of {name.id_of(missing[0]).decode()}, which waits"
+            raise CorruptLog(str(at), why)
+        return found

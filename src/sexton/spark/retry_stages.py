@@ -1,0 +1,146 @@
+"""What a retry pipeline has Spark do: rows to their handler, and records to Kafka.
+
+    rows of the batch ─┐
+                       ├─ by key, in order ─▶ handler ─▶ kept ─▶ notes (driver)
+    due retries ───────┘                                  └──▶ records ─┐
+                                                 the driver's records ──┴─▶ sender
+
+What the handler gave is kept by Spark without a way to make it again (a local checkpoint): if an
+executor is lost, the attempt fails. To run the handler a second time for the missing part could
+give other records than those that the driver has notes of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from sexton.machines.retry_records import Header, RetryRecord
+from sexton.machines.retry_rounds import Round
+from sexton.spark.retry_handling import RECORD, RESULTS, ROWS, Handling, handled, results_schema
+from sexton.spark.sink_columns import prepared
+from sexton.spark.sink_encoding import Encoding
+from sexton.spark.sink_protocol import Answer, Plan, send
+from sexton.spark.sink_senders import spread
+from sexton.spark.sink_tasks import ANSWERS, BLOBS, answer_of, encoder, encoding_sender, sender
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+ARROW_ROWS = 500
+FEW = 50_000  # records that one task encodes and sends sooner than several and a shuffle
+
+
+def main_rows(df: DataFrame, lock_key: str) -> DataFrame:
+    """The rows of a stream, as the handler's tasks want them."""
+    headers = "headers" if "headers" in df.columns else "NULL"
+    return df.selectExpr(
+        "int(partition) AS of",
+        "bigint(offset) AS id",
+        f"binary({lock_key}) AS lock_key",
+        "false AS retry",
+        "0 AS attempts",
+        "binary(key) AS key",
+        "binary(value) AS value",
+        f"CAST({headers} AS array<struct<key: string, value: binary>>) AS headers",
+        "unix_millis(timestamp) AS timestamp_ms",
+    )
+
+
+def due_rows(
+    rounds: Mapping[int, Round], payloads: Mapping[int, Mapping[int, RetryRecord]]
+) -> list[tuple[Any, ...]]:
+    """The messages whose turn it is to be tried again, in the form of ROWS."""
+    found = []
+    for number, taken in rounds.items():
+        for item in (item for lane in taken.retry_lanes for item in lane.items):
+            record = payloads[number][item.id]
+            found.append(
+                (
+                    number, item.id, item.key, True, item.attempts, record.key, record.value,
+                    list(record.headers), record.timestamp_ms,
+                )
+            )  # fmt: skip
+    return found
+
+
+def handled_rows(
+    df: DataFrame, lock_key: str, due: list[tuple[Any, ...]], handling: Handling
+) -> DataFrame:
+    """What the handler made of them: RESULTS, kept."""
+    rows = main_rows(df, lock_key)
+    if due:
+        rows = rows.union(df.sparkSession.createDataFrame(due, ROWS))
+    # Rows without a key are in nobody's way, and need not all go to the same task.
+    lane = "hash(of, coalesce(lock_key, binary(string(id))))"
+    from pyspark.sql.functions import expr
+
+    by_key = rows.repartition(expr(lane)).sortWithinPartitions("of", "id")
+    with _small_batches(df.sparkSession):
+        return by_key.mapInArrow(handled(handling), RESULTS).localCheckpoint(eager=True)
+
+
+def forget(kept: DataFrame) -> None:
+    """What is kept is of no use after its attempt; Spark would drop it some time later."""
+    with suppress(Exception):  # it does so anyway
+        rdd = kept._jdf.queryExecution().logical().rdd()
+        kept.sparkSession.sparkContext._jsc.sc().unpersistRDD(rdd.id(), False)
+
+
+def record_row(
+    topic: str,
+    partition: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[Header] = (),
+    timestamp_ms: int = -1,
+) -> dict[str, Any]:
+    """A record of the driver's."""
+    return {
+        "kind": RECORD, "topic": topic, "partition": partition, "key": key, "value": value,
+        "headers": [{"key": name, "value": told} for name, told in headers],
+        "timestamp": None if timestamp_ms < 0 else timestamp_ms * 1000,
+    }  # fmt: skip
+
+
+def sent(
+    kept: DataFrame,
+    runs: Sequence[str],
+    ours: Sequence[dict[str, Any]],
+    records: int,
+    encoding: Encoding,
+    plan: Plan,
+) -> list[Answer]:
+    """All records in one transaction, which stays open: the driver commits it."""
+    if not records:
+        return [send(plan, [])]
+    rows = kept.where(kept.kind == RECORD).where(kept.run.isin(list(runs)))
+    if ours:
+        import pyarrow as pa
+
+        table = pa.Table.from_pylist(list(ours), results_schema())
+        rows = rows.union(kept.sparkSession.createDataFrame(table).coalesce(1))
+    rows = prepared(rows, None)
+    if records <= FEW:
+        told = rows.coalesce(1).mapInArrow(encoding_sender(encoding, plan), ANSWERS)
+    else:
+        blobs = rows.mapInArrow(encoder(encoding), BLOBS)
+        told = spread(blobs, 1).mapInArrow(sender(plan), ANSWERS)
+    with _small_batches(kept.sparkSession):
+        return [answer_of(row) for row in told.collect()]
+
+
+@contextmanager
+def _small_batches(spark: SparkSession) -> Iterator[None]:
+    """Headers make large Arrow batches slow: 10,000 rows took ten times as long a row as 500."""
+    before = spark.conf.get(_ARROW_ROWS, None)
+    spark.conf.set(_ARROW_ROWS, str(ARROW_ROWS))
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_ARROW_ROWS)
+        else:
+            spark.conf.set(_ARROW_ROWS, before)
