@@ -44,7 +44,7 @@ async def doubted(client: Client, topic: str, memory_topic: str = TOPIC) -> Doub
     entry = memory.in_force(topic)
     if entry is None or not entry.note.doubts:
         return None
-    if memory.audited.get(topic, 0) >= entry.note.cycle:
+    if memory.settles(entry.note):
         return None
     return Doubted(topic, entry.note.cycle, entry.note.doubts)
 

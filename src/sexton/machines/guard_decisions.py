@@ -152,6 +152,8 @@ def _frozen(case: Case, entry: Entry) -> None:
         doubts = _doubts_now(case, note)
         if doubts != note.doubts:
             _remember(case, entry, "frozen", doubts=doubts, revision=note.revision + 1)
+        elif case.memory.settles(note) and _has_left(case, note):
+            _remember(case, entry, "frozen")
         elif note.again:
             if _agreed(case):
                 _remember(case, entry, "frozen", again=False)
@@ -283,6 +285,8 @@ def _agreed(case: Case) -> bool:
 
 
 def _remember(case: Case, entry: Entry, state: Any, **changes: Any) -> None:
+    if _has_left(case, entry.note):
+        changes["unwell"] = case.memory.next_offset
     note = replace(
         entry.note, by=case.me, state=state, at_ms=case.now_ms, seen=entry.newest, **changes
     )
@@ -361,7 +365,7 @@ def _doubts(case: Case, budget_ms: int) -> tuple[Doubt, ...]:
 
 def _doubts_now(case: Case, note: Note) -> tuple[Doubt, ...]:
     """Those of a topic that is or was frozen."""
-    if case.memory.audited.get(note.topic, 0) >= note.cycle:
+    if case.memory.settles(note) and not _has_left(case, note):
         return ()
     health, found = case.watched.health, list(note.doubts)
     found += health.moves()
@@ -369,6 +373,12 @@ def _doubts_now(case: Case, note: Note) -> tuple[Doubt, ...]:
     if since_ms is not None and options is not None:
         found += health.doubts(case.now_ms, options.delete_retention_ms, since_ms)
     return _joined(tuple(doubt for doubt in found if health.holds(doubt)))
+
+
+def _has_left(case: Case, note: Note) -> bool:
+    """After the audit of this cycle; an order for all time is not undone by it."""
+    cycle, _offset = case.memory.audited.get(note.topic, (0, -1))
+    return cycle == note.cycle and bool(case.watched.health.reasons())
 
 
 def _joined(*several: tuple[Doubt, ...]) -> tuple[Doubt, ...]:

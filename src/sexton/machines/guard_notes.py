@@ -72,6 +72,7 @@ class Note:
     released_ms: int = 0  # when somebody last set out to thaw it in this cycle
     well_since_ms: int = 0  # for guards that do not stay: since when all replicas are in sync
     seen: int = -1  # the last note of this cycle that its writer knew, by offset
+    unwell: int = -1  # an audit noted before this offset no longer counts: a replica has left since
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,10 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """Somebody has looked: doubts of this cycle and earlier ones are settled."""
+    """Somebody has looked: doubts of this cycle and earlier ones are settled.
+
+    Until a replica leaves again: what comes after that, nobody has looked at.
+    """
 
     topic: str
     cycle: int
@@ -218,7 +222,7 @@ class Memory:
 
     topics: dict[str, dict[int, dict[str, _Placed]]] = field(default_factory=dict)
     holds: dict[str, Hold] = field(default_factory=dict)
-    audited: dict[str, int] = field(default_factory=dict)  # up to which cycle
+    audited: dict[str, tuple[int, int]] = field(default_factory=dict)  # up to which cycle
     maintenance_until_ms: int = 0
     last_seen_ms: int = 0
     panic: Panic | None = None
@@ -238,7 +242,7 @@ class Memory:
             case Hold(topic) as hold:
                 self.holds[topic] = hold
             case Audited(topic, cycle):
-                self.audited[topic] = max(cycle, self.audited.get(topic, 0))
+                self.audited[topic] = max((cycle, offset), self.audited.get(topic, (0, -1)))
             case Maintenance(until_ms):
                 self.maintenance_until_ms = until_ms
             case LastSeen(at_ms):
@@ -256,6 +260,11 @@ class Memory:
             del self.topics[named["topic"]][named["cycle"]][named["by"]]
         except (ValueError, TypeError, KeyError):
             pass  # of a key that we do not know, or have forgotten
+
+    def settles(self, note: Note) -> bool:
+        """Has somebody looked since a replica last left?"""
+        cycle, offset = self.audited.get(note.topic, (0, -1))
+        return cycle > note.cycle or (cycle == note.cycle and offset >= note.unwell)
 
     def last(self, topic: str) -> Entry | None:
         """The topic's last cycle, over or not."""
@@ -318,5 +327,6 @@ def resolve(placed: list[_Placed]) -> Entry:
         doubts=right.doubts,
         revision=right.revision,
         released_ms=max(each.note.released_ms for each in acts),
+        unwell=max(each.note.unwell for each in acts),
     )
     return Entry(note, newest.offset, is_over=False)

@@ -80,7 +80,7 @@ def _of_topic(guard: Guard, watched: Watched, entry: Entry | None) -> Iterator[F
             {"max_compaction_lag_ms": entry.note.previous.max},
         )  # fmt: skip
     for doubt in entry.note.doubts:
-        if watched.health.holds(doubt) and guard.memory.audited.get(name, 0) < entry.note.cycle:
+        if watched.health.holds(doubt) and not guard.memory.settles(entry.note):
             yield Finding(
                 "guard-doubt", "error", f"{name}-{doubt.partition} on broker {doubt.replica}",
                 f"this replica {doubt.why}", {"leader_may_be": doubt.replica},

@@ -146,10 +146,35 @@ def test_another_guard_goes_on_where_one_was_killed() -> None:
     second = world.start_guard()
     let_pass(world, 5_000)
     assert in_force(second).by == first.guard.name, "there is nothing to add"
-    say_audited(world)
     world.come_back("t0")
+    let_pass(world, 3_000)
+    say_audited(world)
     let_pass(world, 30_000)
     assert world.topics["t0"].own == Lags("5", "60")
+
+
+def test_an_audit_says_nothing_of_a_replica_that_leaves_after_it() -> None:
+    """Filled under two leaders twice in one cycle, and looked at only after the first time."""
+    world = quiet_world()
+    life = world.start_guard()
+    topic = world.topics["t0"]
+    for epoch in (1, 2):
+        let_pass(world, 3_000)
+        world.leave("t0")
+        let_pass(world, 5_000)
+        topic.isr, topic.leader_epoch = topic.isr[::-1], epoch
+        let_pass(world, 3_000)
+        world.come_back("t0")
+        if epoch == 1:
+            let_pass(world, 3_000)
+            say_audited(world)
+            assert in_force(life).cycle == 1
+    let_pass(world, 60_000)
+    assert topic.own.min == FOREVER
+    assert "guard-doubt" in codes(life)
+    say_audited(world)
+    let_pass(world, 30_000)
+    assert topic.own.min is None
 
 
 def say_audited(world: World) -> None:
