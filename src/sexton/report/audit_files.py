@@ -9,18 +9,17 @@ A file appears under its name when it is complete.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from sexton.audit.finding import AuditFinding
-from sexton.base.errors import ConfigError, Missing
 from sexton.report.audit_html import html_page
 from sexton.report.audit_order import in_reading_order
 from sexton.report.audit_page import AuditPage
 from sexton.report.audit_picture import standing_of
 from sexton.report.audit_words import key_text
+from sexton.report.whole_files import write_table, write_text
 
 # Name and Arrow type. Columns are only ever added.
 FINDINGS = (
@@ -65,38 +64,9 @@ def _row(finding: AuditFinding, node: int, page: AuditPage) -> tuple[Any, ...]:
 
 
 def write_parquet(target: Path, page: AuditPage) -> None:
-    """All findings; without any the file has its columns and no rows."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise Missing("pyarrow", "is not installed", "pip install sexton[parquet]") from None
-    kinds = {
-        "string": pa.string(), "int32": pa.int32(), "int64": pa.int64(),
-        "timestamp": pa.timestamp("ms", "UTC"),
-    }  # fmt: skip
-    schema = pa.schema([(name, kinds[kind]) for name, kind in FINDINGS])
-    rows = [dict(zip(schema.names, row, strict=True)) for row in finding_rows(page)]
-    table = pa.Table.from_pylist(rows, schema=schema)
-    written_whole(target, lambda unfinished: pq.write_table(table, unfinished, compression="zstd"))
+    """All findings."""
+    write_table(target, FINDINGS, finding_rows(page))
 
 
 def write_html(target: Path, page: AuditPage) -> None:
-    text = html_page(page)
-    written_whole(target, lambda unfinished: _write_text(unfinished, text))
-
-
-def _write_text(target: Path, text: str) -> None:
-    target.write_text(text, encoding="utf-8")
-
-
-def written_whole(target: Path, write: Callable[[Path], None]) -> None:
-    unfinished = target.with_name(f"{target.name}.unfinished")
-    try:
-        write(unfinished)
-        unfinished.replace(target)
-    except OSError as error:
-        why = os.strerror(error.errno).lower() if error.errno else str(error)
-        raise ConfigError(str(target), f"cannot be written: {why}") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_text(target, html_page(page))

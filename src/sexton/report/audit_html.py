@@ -10,7 +10,7 @@ no script, and a content security policy that would not let one run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from sexton.audit.finding import AuditFinding
@@ -19,7 +19,6 @@ from sexton.report.audit_order import in_reading_order
 from sexton.report.audit_page import AuditPage, PartitionRead, TopicRead, topics
 from sexton.report.audit_picture import Picture, picture_of
 from sexton.report.audit_steps import Advice, Step
-from sexton.report.audit_style import CSS
 from sexton.report.audit_svg import svg
 from sexton.report.audit_words import (
     STANDINGS,
@@ -37,6 +36,7 @@ from sexton.report.audit_words import (
 )
 from sexton.report.audit_words import escaped as _e
 from sexton.report.findings import describe_counts
+from sexton.report.html_parts import head, table
 
 MOST_CARDS = 50  # findings with a picture; the rest is a table
 MOST_ROWS = 2_000  # of that table; nobody reads more, and Parquet has them all
@@ -50,14 +50,7 @@ def html_page(page: AuditPage) -> str:
 
 
 def _document(page: AuditPage) -> Iterator[str]:
-    yield (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
-        '<meta http-equiv="Content-Security-Policy"'
-        " content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f"<title>sexton audit: {_e(STANDINGS[page.standing])}</title>\n"
-        f"<style>{CSS}</style>\n</head>\n<body>\n"
-    )
+    yield head(f"sexton audit: {STANDINGS[page.standing]}")
     yield from _top(page)
     yield "<main>\n"
     yield from _not_read(page)
@@ -121,7 +114,7 @@ def _options(page: AuditPage) -> Iterator[str]:
     rows += page.options.items()
     if rows:
         yield "<h2>How it was run</h2>\n"
-        yield _table((("what", "name"), ("value", "")), rows)
+        yield table((("what", "name"), ("value", "")), rows)
 
 
 # ── topics ──
@@ -136,7 +129,7 @@ def _topics(page: AuditPage) -> Iterator[str]:
         ("topic", "name"), ("verdict", ""), ("partitions", "n"), ("replicas", "n"),
         ("records", "n"), ("keys", "n"), ("tombstones", "n"), ("markers", "n"), ("bytes", "n"),
     )  # fmt: skip
-    yield _table(columns, (_topic_row(each) for each in found), raw=1)
+    yield table(columns, (_topic_row(each) for each in found), raw=1)
     if len(page.partitions) <= MOST_PARTITIONS:
         yield "<details><summary>Every replica of every partition</summary>\n"
         yield from _partitions(found, page)
@@ -170,7 +163,7 @@ def _partitions(found: Sequence[TopicRead], page: AuditPage) -> Iterator[str]:
         ("keys", "n"), ("tombstones", "n"), ("markers", "n"), ("aborted", "n"), ("bytes", "n"),
     )  # fmt: skip
     rows = (row for topic in found for each in topic.partitions for row in _replicas(each, page))
-    yield _table(columns, rows)
+    yield table(columns, rows)
 
 
 def _replicas(read: PartitionRead, page: AuditPage) -> Iterator[Sequence[str]]:
@@ -259,7 +252,7 @@ def _held(finding: AuditFinding, page: AuditPage) -> str:
         columns["first data"] = [_number(each.first_data if each else None) for each in every]
         columns["marker"] = [_number(each.marker_offset if each else None) for each in every]
     rows = zip(*columns.values(), strict=True)
-    return _table([(name, "") for name in columns], rows, kind="held") if nodes else ""
+    return table([(name, "") for name in columns], rows, kind="held") if nodes else ""
 
 
 def _offset_of(finding: AuditFinding) -> str:
@@ -330,7 +323,7 @@ def _others(rest: Sequence[tuple[int, AuditFinding]], page: AuditPage) -> Iterat
         ("", "n"), ("code", ""), ("partition", "name"), ("what", ""), ("key", "mono"),
         ("who is right", ""),
     )  # fmt: skip
-    yield _table(
+    yield table(
         columns,
         (
             (
@@ -340,27 +333,3 @@ def _others(rest: Sequence[tuple[int, AuditFinding]], page: AuditPage) -> Iterat
             for number, each in rest[:MOST_ROWS]
         ),
     )  # fmt: skip
-
-
-def _table(
-    columns: Sequence[tuple[str, str]],
-    rows: Iterable[Sequence[str]],
-    raw: int | None = None,
-    kind: str = "",
-) -> str:
-    """`columns` are (heading, class); the cells of column `raw` are HTML already."""
-    heads = "".join(f'<th scope="col"{_class(of)}>{_e(name)}</th>' for name, of in columns)
-    body = []
-    for row in rows:
-        cells = (
-            f"<td{_class(of)}>{text if at == raw else _e(text)}</td>"
-            for at, ((_, of), text) in enumerate(zip(columns, row, strict=True))
-        )
-        body.append(f"<tr>{''.join(cells)}</tr>\n")
-    head = f"<thead><tr>{heads}</tr></thead>"
-    table = f"<table{_class(kind)}>{head}<tbody>\n{''.join(body)}</tbody></table>"
-    return f'<div class="scroll">{table}</div>\n'
-
-
-def _class(kind: str) -> str:
-    return f' class="{kind}"' if kind else ""

@@ -40,7 +40,7 @@ from sexton.report.audit_words import (
     verdict_sentence,
     who_is_right,
 )
-from sexton.report.findings import INDENT, STYLES, describe_counts
+from sexton.report.findings import INDENT, STYLES, describe_counts, wrapped
 from sexton.report.tables import Cell as TableCell
 from sexton.report.tables import Column, number, one_line
 
@@ -116,18 +116,18 @@ def audit_finding_lines(
 ) -> list[str]:
     """The finding as a paragraph with its picture."""
     lines = [f"{finding.severity.ljust(len(INDENT))}{finding.code}  {finding.partition}"]
-    lines += _wrapped(sentence(finding.message), width)
+    lines += wrapped(sentence(finding.message), width)
     drawn = picture_lines(finding, page, width - len(INDENT))
     if drawn:
         lines += ["", *(f"{INDENT}{line}".rstrip() for line in drawn), ""]
     because = sentence(finding.verdict.because)
-    lines += _wrapped(f"right  {who_is_right(finding, page)}. {because}", width, hang=7)
+    lines += wrapped(f"right  {who_is_right(finding, page)}. {because}", width, hang=7)
     if finding.key is not None:
-        lines += _wrapped(f"key    {key_text(finding.key, page)}", width, hang=7)
-    lines += _wrapped(f"began  {began(finding)}", width, hang=7)
-    lines += _wrapped(f"→ {finding.remedy}", width, hang=2)
+        lines += wrapped(f"key    {key_text(finding.key, page)}", width, hang=7)
+    lines += wrapped(f"began  {began(finding)}", width, hang=7)
+    lines += wrapped(f"→ {finding.remedy}", width, hang=2)
     if runbook(finding.code) not in finding.remedy:
-        lines += _wrapped(f"→ {runbook(finding.code)}", width, hang=2)
+        lines += wrapped(f"→ {runbook(finding.code)}", width, hang=2)
     command = (advice or Advice(page)).first_command(finding)
     if command is not None:
         lines.append(f"{INDENT}$ {one_line(command)}")  # to be copied: in one piece
@@ -146,16 +146,6 @@ def audit_finding_text(
     text.highlight_regex("✓ [a-z]+ \\d+|COMMIT", "green")
     text.highlight_regex("✗ [a-z]+ \\d+|ABORT", "red")
     return text
-
-
-def _wrapped(text: str, width: int, hang: int = 0) -> list[str]:
-    return textwrap.wrap(
-        one_line(text),
-        max(width, len(INDENT) + 20),
-        initial_indent=INDENT,
-        subsequent_indent=INDENT + " " * hang,
-        break_on_hyphens=False,
-    )
 
 
 # ── its picture ──

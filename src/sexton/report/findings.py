@@ -117,3 +117,14 @@ def _wrapped(text: str, width: int | None, first: str = INDENT) -> list[str]:
         break_long_words=False,  # a file's name must survive being copied
         break_on_hyphens=False,
     )
+
+
+def wrapped(text: str, width: int, hang: int = 0) -> list[str]:
+    """One sentence below a finding's first line; `hang`: its further lines stand so far right."""
+    return textwrap.wrap(
+        one_line(text),
+        max(width, len(INDENT) + 20),
+        initial_indent=INDENT,
+        subsequent_indent=INDENT + " " * hang,
+        break_on_hyphens=False,
+    )

@@ -8,10 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sexton.base.errors import Missing
-from sexton.report.audit_files import written_whole
 from sexton.report.validation_html import html_page
 from sexton.report.validation_page import ValidationPage, finding_of, in_reading_order
+from sexton.report.whole_files import write_table, write_text
 
 # Name and Arrow type. Columns are only ever added.
 FINDINGS = (
@@ -51,26 +50,9 @@ def _known(number: int) -> int | None:
 
 
 def write_parquet(target: Path, page: ValidationPage) -> None:
-    """All findings that are told one by one; without any the file has its columns and no rows."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise Missing("pyarrow", "is not installed", "pip install sexton[parquet]") from None
-    kinds = {
-        "string": pa.string(), "int32": pa.int32(), "int64": pa.int64(),
-        "timestamp": pa.timestamp("ms", "UTC"),
-    }  # fmt: skip
-    schema = pa.schema([(name, kinds[kind]) for name, kind in FINDINGS])
-    rows = [dict(zip(schema.names, row, strict=True)) for row in finding_rows(page)]
-    table = pa.Table.from_pylist(rows, schema=schema)
-    written_whole(target, lambda draft: pq.write_table(table, draft, compression="zstd"))
+    """All findings that are told one by one."""
+    write_table(target, FINDINGS, finding_rows(page))
 
 
 def write_html(target: Path, page: ValidationPage) -> None:
-    text = html_page(page)
-    written_whole(target, lambda draft: _write_text(draft, text))
-
-
-def _write_text(target: Path, text: str) -> None:
-    target.write_text(text, encoding="utf-8")
+    write_text(target, html_page(page))

@@ -8,14 +8,14 @@ no script, and a content security policy that would not let one run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby
 
 from sexton.audit.validation import Sighting
 from sexton.audit.validation_words import MEANINGS, runbook
-from sexton.report.audit_style import CSS
 from sexton.report.audit_words import duration, many, moment, sentence, size
 from sexton.report.audit_words import escaped as _e
+from sexton.report.html_parts import head, table
 from sexton.report.validation_page import (
     STANDINGS,
     ValidationPage,
@@ -37,14 +37,7 @@ def html_page(page: ValidationPage) -> str:
 
 
 def _document(page: ValidationPage) -> Iterator[str]:
-    yield (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
-        '<meta http-equiv="Content-Security-Policy"'
-        " content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f"<title>sexton validate: {_e(page.topic)}, {_e(STANDINGS[page.standing])}</title>\n"
-        f"<style>{CSS}</style>\n</head>\n<body>\n"
-    )
+    yield head(f"sexton validate: {page.topic}, {STANDINGS[page.standing]}")
     yield from _top(page)
     yield "<main>\n"
     yield from _not_read(page)
@@ -107,7 +100,7 @@ def _promises(page: ValidationPage) -> Iterator[str]:
             )
         )  # fmt: skip
     columns = (("promise", "name"), ("of", "mono"), ("", ""), ("findings", "n"))
-    yield _table(columns, rows, raw=2)
+    yield table(columns, rows, raw=2)
 
 
 def _findings(page: ValidationPage) -> Iterator[str]:
@@ -127,7 +120,7 @@ def _findings(page: ValidationPage) -> Iterator[str]:
         yield f"<h3>{_e(many(len(rest), 'more finding'))}</h3>\n"
         columns = (("", "n"), ("code", ""), ("where", "name"), ("what", ""))
         told = ((number, finding_of(each, page)) for number, each in rest[:MOST_ROWS])
-        yield _table(columns, ((str(n), f.code, f.where, f.message) for n, f in told))
+        yield table(columns, ((str(n), f.code, f.where, f.message) for n, f in told))
 
 
 def _card(number: int, sighting: Sighting, page: ValidationPage) -> Iterator[str]:
@@ -140,7 +133,7 @@ def _card(number: int, sighting: Sighting, page: ValidationPage) -> Iterator[str
     columns = (("record", "name"), ("value", "mono"), ("written", ""), ("by", ""), ("", ""))
     records = record_rows(sighting)
     if records:
-        yield _table(columns, records, kind="held")
+        yield table(columns, records, kind="held")
     if sighting.id is not None:
         yield f"<p>Id <code>{_e(page.shown(sighting.id))}</code></p>\n"
     yield f"<h4>What to do</h4>\n<p>{_e(finding.remedy)}</p>\n</article>\n"
@@ -160,33 +153,10 @@ def _partitions(page: ValidationPage) -> Iterator[str]:
         )
         for each in page.partitions
     )  # fmt: skip
-    yield _table(columns, rows)
+    yield table(columns, rows)
     yield "</details>\n"
 
 
 def _options(page: ValidationPage) -> Iterator[str]:
     yield "<h2>How it was run</h2>\n"
-    yield _table((("what", "name"), ("value", "")), page.options.items())
-
-
-def _table(
-    columns: Sequence[tuple[str, str]],
-    rows: Iterable[Sequence[str]],
-    raw: int | None = None,
-    kind: str = "",
-) -> str:
-    """`columns` are (heading, class); the cells of column `raw` are HTML already."""
-    heads = "".join(f'<th scope="col"{_class(of)}>{_e(name)}</th>' for name, of in columns)
-    body = []
-    for row in rows:
-        cells = (
-            f"<td{_class(of)}>{text if at == raw else _e(text)}</td>"
-            for at, (text, (_name, of)) in enumerate(zip(row, columns, strict=True))
-        )
-        body.append(f"<tr>{''.join(cells)}</tr>\n")
-    inner = f"<thead><tr>{heads}</tr></thead>\n<tbody>{''.join(body)}</tbody>"
-    return f'<div class="scroll"><table{_class(kind)}>{inner}</table></div>\n'
-
-
-def _class(of: str) -> str:
-    return f' class="{of}"' if of else ""
+    yield table((("what", "name"), ("value", "")), page.options.items())

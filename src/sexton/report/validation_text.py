@@ -12,13 +12,12 @@ error    state-regression  counts-17 offset 4
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sexton.audit.validation import Sighting
 from sexton.report.audit_words import duration, many, moment, sentence, size
-from sexton.report.findings import INDENT, STYLES
+from sexton.report.findings import INDENT, STYLES, wrapped
 from sexton.report.tables import Cell, Column, number, one_line
 from sexton.report.validation_page import (
     ValidationPage,
@@ -68,7 +67,7 @@ def sighting_lines(sighting: Sighting, page: ValidationPage, width: int = 80) ->
     finding = finding_of(sighting, page)
     lines = [f"{finding.severity.ljust(len(INDENT))}{finding.code}  {finding.where}"]
     said, dot, who = finding.message.partition(". Partition: ")
-    lines += _wrapped(sentence(said), width)
+    lines += wrapped(sentence(said), width)
     if dot:  # on a line of its own, to be found and copied
         lines.append(f"{INDENT}Partition: {one_line(who)}")
     records = record_rows(sighting)
@@ -79,7 +78,7 @@ def sighting_lines(sighting: Sighting, page: ValidationPage, width: int = 80) ->
             cells = (text.ljust(room) for text, room in zip(row, widths, strict=True) if room)
             lines.append(f"{INDENT}{'   '.join(cells)}".rstrip())
         lines.append("")
-    lines += _wrapped(f"→ {finding.remedy}", width, hang=2)
+    lines += wrapped(f"→ {finding.remedy}", width, hang=2)
     return lines
 
 
@@ -143,13 +142,3 @@ def sighting_text(sighting: Sighting, page: ValidationPage, width: int = 80) -> 
     text.stylize("bold", len(INDENT), len(INDENT) + len(sighting.code))
     text.highlight_regex("← .*", "yellow")
     return text
-
-
-def _wrapped(text: str, width: int, hang: int = 0) -> list[str]:
-    return textwrap.wrap(
-        one_line(text),
-        max(width, len(INDENT) + 20),
-        initial_indent=INDENT,
-        subsequent_indent=INDENT + " " * hang,
-        break_on_hyphens=False,
-    )

@@ -12,13 +12,14 @@ give other records than those that the driver has notes of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sexton.machines.retry_records import Header, RetryRecord
 from sexton.machines.retry_rounds import Round
 from sexton.spark.retry_handling import RECORD, RESULTS, ROWS, Handling, handled, results_schema
+from sexton.spark.session import setting
 from sexton.spark.sink_columns import prepared
 from sexton.spark.sink_encoding import Encoding
 from sexton.spark.sink_protocol import Answer, Plan, send
@@ -26,8 +27,9 @@ from sexton.spark.sink_senders import spread
 from sexton.spark.sink_tasks import ANSWERS, BLOBS, answer_of, encoder, encoding_sender, sender
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
+# Headers make large Arrow batches slow: 10,000 rows took ten times as long a row as 500.
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 ARROW_ROWS = 500
 FEW = 50_000  # records that one task encodes and sends sooner than several and a shuffle
@@ -78,7 +80,7 @@ def handled_rows(
     from pyspark.sql.functions import expr
 
     by_key = rows.repartition(expr(lane)).sortWithinPartitions("of", "id")
-    with _small_batches(df.sparkSession):
+    with setting(df.sparkSession, _ARROW_ROWS, ARROW_ROWS):
         return by_key.mapInArrow(handled(handling), RESULTS).localCheckpoint(eager=True)
 
 
@@ -128,19 +130,5 @@ def sent(
     else:
         blobs = rows.mapInArrow(encoder(encoding), BLOBS)
         told = spread(blobs, 1).mapInArrow(sender(plan), ANSWERS)
-    with _small_batches(kept.sparkSession):
+    with setting(kept.sparkSession, _ARROW_ROWS, ARROW_ROWS):
         return [answer_of(row) for row in told.collect()]
-
-
-@contextmanager
-def _small_batches(spark: SparkSession) -> Iterator[None]:
-    """Headers make large Arrow batches slow: 10,000 rows took ten times as long a row as 500."""
-    before = spark.conf.get(_ARROW_ROWS, None)
-    spark.conf.set(_ARROW_ROWS, str(ARROW_ROWS))
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(_ARROW_ROWS)
-        else:
-            spark.conf.set(_ARROW_ROWS, before)

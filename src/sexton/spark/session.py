@@ -91,6 +91,20 @@ def spark_session(
             _stop(session)
 
 
+@contextmanager
+def setting(spark: SparkSession, name: str, value: object) -> Iterator[None]:
+    """For a while; then it is as it was."""
+    before = spark.conf.get(name, None)
+    spark.conf.set(name, str(value))
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, before)
+
+
 def find_spark() -> None:
     """Missing, with what to install, if Spark cannot be started here."""
     need(*NEEDED)

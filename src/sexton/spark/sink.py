@@ -23,15 +23,14 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sexton.base.errors import ConfigError, Refused, SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.spark.background import BackgroundLoop
-from sexton.spark.session import ARROW_BATCH_BYTES
+from sexton.spark.session import ARROW_BATCH_BYTES, setting
 from sexton.spark.sink_columns import prepared
 from sexton.spark.sink_encoding import Encoding
 from sexton.spark.sink_marker import Batch, SinkRefused
@@ -66,10 +65,11 @@ from sexton.spark.sink_topics import TopicLimits, topic_limits
 from sexton.spark.sink_ways import Ways
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LOG = logging.getLogger(__name__)
+# A thousand blobs in one Arrow batch would be half a gigabyte.
 _ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _OUR_ERROR = re.compile(r"sexton\.base\.errors\.(?:ConfigError|Missing): (?P<text>.*)")
 
@@ -271,24 +271,10 @@ def _in_one_task(rows: DataFrame, encoding: Encoding, plan: Plan) -> list[Answer
 
 def _answers(rows: DataFrame, encoding: Encoding, plan: Plan) -> list[Answer]:
     several = plan.senders > 1
-    with _arrow_batches(rows.sparkSession):
+    with setting(rows.sparkSession, _ARROW_BYTES, ARROW_BATCH_BYTES):
         blobs = rows.mapInArrow(encoder(encoding), BLOBS)
         # A barrier stage that is the last one fails its job at once, and the batch is run again. In
         # front of another stage Spark would make it again by itself, but may wait for ever then: a
         # task that succeeds while its stage is being given up counts for the next attempt.
         told = spread(blobs, plan.senders).mapInArrow(sender(plan), ANSWERS, barrier=several)
         return [answer_of(row) for row in told.collect()]
-
-
-@contextmanager
-def _arrow_batches(spark: SparkSession) -> Iterator[None]:
-    """A thousand blobs in one Arrow batch would be half a gigabyte."""
-    before = spark.conf.get(_ARROW_BYTES, None)
-    spark.conf.set(_ARROW_BYTES, str(ARROW_BATCH_BYTES))
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(_ARROW_BYTES)
-        else:
-            spark.conf.set(_ARROW_BYTES, before)

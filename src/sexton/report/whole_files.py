@@ -1,0 +1,49 @@
+"""Files that appear under their names when they are complete: pages, and Parquet tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sexton.base.errors import ConfigError, Missing
+
+
+def write_text(target: Path, text: str) -> None:
+    written_whole(target, lambda unfinished: _put(unfinished, text))
+
+
+def write_table(
+    target: Path, columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[Any]]
+) -> None:
+    """Without rows the file has its columns; each is a name and an Arrow type."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise Missing("pyarrow", "is not installed", "pip install sexton[parquet]") from None
+    kinds = {
+        "string": pa.string(), "int32": pa.int32(), "int64": pa.int64(),
+        "timestamp": pa.timestamp("ms", "UTC"),
+    }  # fmt: skip
+    schema = pa.schema([(name, kinds[kind]) for name, kind in columns])
+    found = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    table = pa.Table.from_pylist(found, schema=schema)
+    written_whole(target, lambda unfinished: pq.write_table(table, unfinished, compression="zstd"))
+
+
+def written_whole(target: Path, write: Callable[[Path], None]) -> None:
+    unfinished = target.with_name(f"{target.name}.unfinished")
+    try:
+        write(unfinished)
+        unfinished.replace(target)
+    except OSError as error:
+        why = os.strerror(error.errno).lower() if error.errno else str(error)
+        raise ConfigError(str(target), f"cannot be written: {why}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _put(target: Path, text: str) -> None:
+    target.write_text(text, encoding="utf-8")
