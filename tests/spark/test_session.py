@@ -35,7 +35,7 @@ def test_java_is_missed_before_anything_starts(
 
 
 def test_packages_are_missed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sexton.spark.session.find_spec", lambda _name: None)
+    monkeypatch.setattr("sexton.base.extras.find_spec", lambda _name: None)
     with pytest.raises(Missing, match="pyspark: is not installed") as caught:
         find_spark()
     assert caught.value.hint == 'pip install "sexton[spark]"'
