@@ -18,8 +18,8 @@ from tests.clients.librdkafka import (
     values,
 )
 
-# confluent-kafka raises a fatal error while it calls `on_delivery`, if both come in one poll; Python
-# then says that the callback has returned with an exception set.
+# If both come in one poll, confluent-kafka raises a fatal error while it calls `on_delivery`; then
+# Python says that the callback has returned with an exception set.
 FENCED = (KafkaException, SystemError)
 
 
