@@ -19,7 +19,7 @@ from benchmarks.measure import Measure
 from sexton.client.client import Client
 from sexton.client.disk_room import log_directories
 from sexton.machines.retry_records import LockRecord, TaskName
-from sexton.retry.topics import WORKING
+from sexton.machines.retry_settings import WORKING
 
 CYCLES, HELD = 1_000_000, 100_000
 ROLL_BYTES = 8 << 20

@@ -222,7 +222,7 @@ class Memory:
 
     topics: dict[str, dict[int, dict[str, _Placed]]] = field(default_factory=dict)
     holds: dict[str, Hold] = field(default_factory=dict)
-    audited: dict[str, tuple[int, int]] = field(default_factory=dict)  # up to which cycle
+    audited: dict[str, tuple[int, int]] = field(default_factory=dict)  # cycle, offset
     maintenance_until_ms: int = 0
     last_seen_ms: int = 0
     panic: Panic | None = None

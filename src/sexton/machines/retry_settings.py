@@ -21,6 +21,16 @@ from sexton.machines.retry_records import Watermark
 Mode = Literal["transactional", "compensating"]
 Ceiling = Literal["freed", "held"]
 
+# Options of the topics beside the main one.
+HEADROOM_BYTES = 64 << 10  # a message in the retry or dead-letter topic has headers of ours as well
+WORKING: Mapping[str, str] = {
+    "cleanup.policy": "compact",
+    "segment.ms": "600000",
+    "delete.retention.ms": "3600000",  # a guard has to notice a lost replica well within it
+    "min.cleanable.dirty.ratio": "0.1",
+}
+DEAD: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms": str(30 * 24 * 3_600_000)}
+
 
 @dataclass(frozen=True, slots=True)
 class Backoff:

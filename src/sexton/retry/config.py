@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from sexton.base.errors import ConfigError
 from sexton.base.lazy_dataclass import dataclass
-from sexton.machines.retry_settings import Settings
-from sexton.retry.topics import HEADROOM_BYTES, Names
+from sexton.machines.retry_settings import HEADROOM_BYTES, Settings
+from sexton.retry.topics import Names
 
 KeyOf = Callable[[Any], bytes | str | None]
 EAGER: Final = ("range", "roundrobin")

@@ -14,7 +14,6 @@ to be is an error with the command that mends it: we do not change what somebody
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sexton.base.errors import ConfigError, Refused
@@ -23,16 +22,8 @@ from sexton.client.admin import create_topic
 from sexton.client.client import Client
 from sexton.client.configs import Values, topic_configs
 from sexton.client.topology import Topic
-from sexton.machines.retry_settings import check_partitions
+from sexton.machines.retry_settings import DEAD, HEADROOM_BYTES, WORKING, check_partitions
 
-HEADROOM_BYTES = 64 << 10  # a message in the retry or dead-letter topic has headers of ours as well
-DEAD_RETENTION_MS = 30 * 24 * 3_600_000
-WORKING: Mapping[str, str] = {
-    "cleanup.policy": "compact",
-    "segment.ms": "600000",
-    "delete.retention.ms": "3600000",  # a guard has to notice a lost replica well within it
-    "min.cleanable.dirty.ratio": "0.1",
-}
 _POLICY, _MOST_BYTES, _IN_SYNC = "cleanup.policy", "max.message.bytes", "min.insync.replicas"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ASKED = (_POLICY, _MOST_BYTES, _IN_SYNC)
@@ -160,7 +151,7 @@ async def _create(
         _MOST_BYTES: str(shape.most_bytes + HEADROOM_BYTES),
     }
     if name == names.dead:
-        configs |= {_POLICY: "delete", "retention.ms": str(DEAD_RETENTION_MS)}
+        configs |= DEAD
     else:
         configs |= WORKING
     try:

@@ -24,17 +24,9 @@ from sexton.client.admin import create_topic
 from sexton.client.client import Client
 from sexton.client.configs import topic_configs
 from sexton.client.retrying import until_it_works
-from sexton.machines.retry_settings import check_partitions
+from sexton.machines.retry_settings import DEAD, HEADROOM_BYTES, WORKING, check_partitions
 from sexton.spark.sink_topics import MOST_BYTES
 
-HEADROOM_BYTES = 64 << 10  # beside the message a retry record or dead letter has headers of ours
-COMPACTED: Mapping[str, str] = {
-    "cleanup.policy": "compact",
-    "segment.ms": "600000",
-    "delete.retention.ms": "3600000",
-    "min.cleanable.dirty.ratio": "0.1",
-}
-KEPT: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms": str(30 * 24 * 3_600_000)}
 _POLICY, _LARGEST = "cleanup.policy", "max.message.bytes"
 
 
@@ -68,7 +60,7 @@ async def prepare(client: Client, topics: Topics) -> int:
     room = str(int(largest.get(_LARGEST) or MOST_BYTES) + HEADROOM_BYTES)
     for name in topics.beside:
         if name not in found:
-            kind = KEPT if name == topics.dead else COMPACTED
+            kind = DEAD if name == topics.dead else WORKING
             await _create(client, name, partitions, replicas, {**kind, _LARGEST: room})
     await until_it_works(lambda: _check(client, topics, partitions))
     return partitions

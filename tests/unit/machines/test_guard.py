@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from sexton.machines import guard_decisions
 from sexton.machines.guard import UNSEEN, Guard
 from sexton.machines.guard_events import GuardConfig
 from sexton.machines.guard_notes import (
@@ -153,7 +156,7 @@ def test_another_guard_goes_on_where_one_was_killed() -> None:
     assert world.topics["t0"].own == Lags("5", "60")
 
 
-def test_an_audit_says_nothing_of_a_replica_that_leaves_after_it() -> None:
+def filled_twice_and_audited_once() -> tuple[World, Life]:
     """Filled under two leaders twice in one cycle, and looked at only after the first time."""
     world = quiet_world()
     life = world.start_guard()
@@ -170,11 +173,23 @@ def test_an_audit_says_nothing_of_a_replica_that_leaves_after_it() -> None:
             say_audited(world)
             assert in_force(life).cycle == 1
     let_pass(world, 60_000)
+    return world, life
+
+
+def test_an_audit_says_nothing_of_a_replica_that_leaves_after_it() -> None:
+    world, life = filled_twice_and_audited_once()
+    topic = world.topics["t0"]
     assert topic.own.min == FOREVER
     assert "guard-doubt" in codes(life)
     say_audited(world)
     let_pass(world, 30_000)
     assert topic.own.min is None
+
+
+def test_without_that_rule_the_topic_is_thawed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard_decisions, "_has_left", lambda _case, _note: False)
+    world, _life = filled_twice_and_audited_once()
+    assert world.topics["t0"].own.min is None
 
 
 def say_audited(world: World) -> None:
