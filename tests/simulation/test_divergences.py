@@ -23,8 +23,8 @@ from sexton.protocol.messages.init_producer_id import InitProducerIdRequest, Ini
 from sexton.records.few import KeyAndValue
 from sexton.sim.checks import witnesses
 from sexton.sim.clients import Client, Sequence, batch_of, produce_request, produced
-from sexton.sim.faults import _isolate
 from sexton.sim.letters import Record, script
+from sexton.sim.network_faults import isolate
 from sexton.sim.options import HOUR_MS, MINUTE_MS, Options
 from sexton.sim.run import TOPIC, Run
 from tests.simulation.planted.trials import Collecting
@@ -158,7 +158,7 @@ class Scene(Run):
         self.client.write(first)
         self.pass_time(1)
         assert self.replica(follower).log.end_offset == WITNESS
-        mend = _isolate(self.stage, follower)
+        mend = isolate(self.stage, follower)
         for each in rest:
             self.client.write(each)
         if variant in EXPIRED:

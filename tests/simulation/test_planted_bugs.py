@@ -13,7 +13,14 @@ import pytest
 
 from sexton.sim.checks import Violation
 from tests.simulation.planted.planting import PLANTS, planted, wrong
-from tests.simulation.planted.recipes import EXTRA, HUNTS, OF_THE_CLEANER, OF_THE_PROTOCOL, Hunt
+from tests.simulation.planted.recipes import (
+    EXTRA,
+    HUNTS,
+    OF_THE_CLEANER,
+    OF_THE_PROTOCOL,
+    OF_THE_STORES,
+    Hunt,
+)
 from tests.simulation.planted.trials import Recipe, collected, trial
 
 found_by_nobody = cache(lambda recipe, seed: trial(recipe, seed, None).violation)
@@ -50,7 +57,8 @@ def test_each_planted_mistake_is_found_and_without_it_nothing_is(name: str) -> N
 
 def test_every_mistake_that_can_be_planted_is_hunted() -> None:
     assert set(HUNTS) == set(PLANTS)
-    assert list(HUNTS) == [*OF_THE_CLEANER.values(), *OF_THE_PROTOCOL.values(), *EXTRA]
+    wanted = [*OF_THE_CLEANER.values(), *OF_THE_PROTOCOL.values(), *EXTRA, *OF_THE_STORES]
+    assert list(HUNTS) == wanted
 
 
 @pytest.mark.parametrize("name", PLANTS)

@@ -27,6 +27,8 @@ def test_no_replica_that_may_lead_is_ever_wrong(seed: int) -> None:
     assert verdict(result) == ""
     assert result.counts.passes > 10, "a run without cleaning proves nothing"
     assert result.counts.records_judged > 500
+    if result.options.stores:
+        assert result.counts.promotions > 0, "nor does one in which no store was promoted"
 
 
 @pytest.mark.soak

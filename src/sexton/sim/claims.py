@@ -14,13 +14,11 @@ later, when a disk is lost or a leader dies at the one moment that matters. But 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sexton.base.partitions import TopicPartition
 from sexton.node.replica import Following, Leading, Replica
 from sexton.sim.checks import Checks, where
 from sexton.sim.truth import Outcome, Truth, batches
-from sexton.sim.world import Process, World
+from sexton.sim.world import Process
 
 HOUR_MS = 3_600_000
 
@@ -28,13 +26,9 @@ HOUR_MS = 3_600_000
 class Claims(Checks):
     """Everything that is checked in a run."""
 
-    def __init__(self, world: World, coordinated: bool, watched: Callable[[str], bool]) -> None:
-        super().__init__(world, coordinated, watched)
-        self._ran_ahead: dict[int, None] = {}  # brokers that may have forgotten producers too early
-
     def stepped(self, process: Process) -> None:
         if process.ahead_ms > HOUR_MS:
-            self._ran_ahead[process.address] = None
+            self.ran_ahead[process.address] = None
         super().stepped(process)
 
     def _step(self, partition: TopicPartition, replica: Replica) -> None:
@@ -148,7 +142,7 @@ class Claims(Checks):
     def _forgotten_producers(self, replica: Replica) -> None:
         """A follower knows of each live producer what its leader knows, or repeats get in."""
         leader = self._leader_of(replica)
-        if leader is None or replica.site.node in self._ran_ahead:
+        if leader is None or replica.site.node in self.ran_ahead:
             return
         log = replica.log
         lately = self.world.now_ms - log.config.producer_id_expiration_ms + HOUR_MS

@@ -90,7 +90,12 @@ class Client:
         self.world.after(delay_ms, unless_stopped)
 
     def call(
-        self, target: int, request: object, then: Callable[[object | None], None], version: int
+        self,
+        target: int,
+        request: object,
+        then: Callable[[object | None], None],
+        version: int,
+        timeout_ms: int = CALL_MS,
     ) -> None:
         """One call; `then` hears of it once, with None if nobody answered."""
         done = False
@@ -101,7 +106,7 @@ class Client:
                 done = True
                 then(response)
 
-        self.world.send(self.address, target, request, answered, CALL_MS, version)
+        self.world.send(self.address, target, request, answered, timeout_ms, version)
 
     # ── who leads ──
 

@@ -14,10 +14,11 @@ from random import Random
 from sexton.log.config import LogConfig
 from sexton.machines.controller import ControllerConfig
 from sexton.node.config import BrokerConfig
-from sexton.sim.faults import FAULTS
+from sexton.sim.faults import FAULTS, OF_INSTANCES
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
+WITH_STORES = 0.4  # of all seeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +45,23 @@ class Options:
     fault_lasts_ms: int = 60 * MINUTE_MS
     unclean: bool = False
     tidy_days: int = 4  # after healing, until all that may go must be gone; 0: nobody looks
+    stores: int = 0  # instances of an application with state stores; 0: there is none
+    store_pause_ms: int = 15 * MINUTE_MS  # between its commits, and looks at the changelog
+    store_retention_ms: int = 24 * HOUR_MS  # delete.retention.ms of its changelog
+    # Mistakes that can be switched on: those of the lab's eos-checkpoint and eos-offsets.
+    trust_local_checkpoint: bool = False
+    offsets_applied_late_ms: int = 0  # markers are acknowledged so much earlier
 
     @classmethod
     def of(cls, seed: int, hours: int = 72, policy: str = "coordinated") -> Options:
         """What a seed stands for. Each has its own mixture: some faults, not all at once."""
         random = Random(f"{seed} options")
-        kinds = sorted(FAULTS)
+        kinds = sorted(name for name in FAULTS if name not in OF_INSTANCES)
         chosen = random.sample(kinds, random.randint(4, 14))
         unclean = random.random() < 0.15
         if unclean:
             chosen.append("unclean-election")
+        chosen += _of_stores(seed)
         return cls(
             seed=seed,
             hours=hours,
@@ -75,6 +83,8 @@ class Options:
             fault_lasts_ms=random.choice((2, 20, 120, 900)) * MINUTE_MS,
             unclean=unclean,
             tidy_days=4 if policy == "coordinated" else 0,
+            stores=3 if _of_stores(seed) else 0,
+            store_retention_ms=Random(f"{seed} horizon").choice((2, 24)) * HOUR_MS,
         )
 
     def with_faults(self, *names: str) -> Options:
@@ -108,6 +118,7 @@ class Options:
             log_cleaner_dedupe_buffer_size=1 << 16,
             transaction_state_log_num_partitions=1,
             offsets_topic_num_partitions=1,
+            lab_markers_acknowledged_before_offsets_ms=self.offsets_applied_late_ms,
         )
 
     def _log(self) -> LogConfig:
@@ -126,3 +137,11 @@ class Options:
             broker_heartbeat_interval_ms=2_000 * self.stretch,
             replica_high_watermark_checkpoint_interval_ms=5_000 * self.stretch,
         )
+
+
+def _of_stores(seed: int) -> list[str]:
+    """What happens to instances with state stores; nothing: this seed has none."""
+    random = Random(f"{seed} stores")
+    if random.random() >= WITH_STORES:
+        return []
+    return random.sample(OF_INSTANCES, random.randint(1, 3))

@@ -16,21 +16,29 @@ from random import Random
 
 from sexton.base.partitions import TopicPartition
 from sexton.machines import controller as admin
+from sexton.machines.stores_events import TaskConfig
 from sexton.node.coordinators import CONSUMER_OFFSETS, TRANSACTION_STATE
 from sexton.node.outside import CONTROLLER
 from sexton.sim.checks import Checks, Counts, Violated, Violation
 from sexton.sim.claims import Claims
 from sexton.sim.clients import Client, Traffic
-from sexton.sim.faults import FAULTS, Stage, Undo
+from sexton.sim.faults import FAULTS
 from sexton.sim.options import HOUR_MS, MINUTE_MS, Options
 from sexton.sim.plan import Planned, planned
 from sexton.sim.readers import Committer, Reader
+from sexton.sim.stage import Stage, Undo
+from sexton.sim.store_checks import CHANGELOG, OUTPUT, StoreChecks
+from sexton.sim.store_instance import StoreInstance
+from sexton.sim.store_worker import StoreConfig
 from sexton.sim.world import World
 from sexton.sim.writers import TV1, TV2, Habits, KeyedWriter, TransactionalWriter
 
 START_MS = 1_750_000_000_000
 TOPIC = "orders"
 SETTLE_MS = 2 * HOUR_MS
+CATCH_UP_MS = 24 * HOUR_MS  # of instances, after the last input
+NAMES = ("A", "B", "C", "D", "E")  # of instances with state stores
+TASKS = 1  # of theirs: the input is the first partition of orders
 SLACK = 12  # records and witnesses that the last rounds of traffic may leave
 
 
@@ -64,13 +72,17 @@ class Run:
         )  # fmt: skip
         if story is not None:
             self.world.story = lambda line: story(self.world.now_ms - START_MS, line)
-        topics = (TOPIC, TRANSACTION_STATE, CONSUMER_OFFSETS)
+        topics = self._topics()
         coordinated = options.policy == "coordinated"
         self.checks: Checks = Claims(self.world, coordinated, lambda topic: topic in topics)
         self.orders = tuple(TopicPartition(TOPIC, n) for n in range(options.partitions))
-        everything = (*self.orders, *(TopicPartition(topic, 0) for topic in topics[1:]))
-        self.stage = Stage(self.world, self.checks, everything, options.unclean)
+        everything = tuple(
+            TopicPartition(topic, n) for topic, count in topics.items() for n in range(count)
+        )
         self.clients: list[Client] = []
+        self.instances: list[StoreInstance] = []
+        self.stage = Stage(self.world, self.checks, everything, options.unclean)
+        self.stage.kept_topics = (CHANGELOG,)
         self._undo: dict[int, Undo] = {}
         self.injected: list[tuple[int, int, str]] = []  # number, time, what
 
@@ -99,22 +111,33 @@ class Run:
     # ── before ──
 
     def _build(self) -> None:
-        world, options = self.world, self.options
+        world = self.world
         for address in world.processes:
             world.start(address)
         world.run_until(world.now_ms + 20 * MINUTE_MS)
-        for number, (topic, partitions) in enumerate(
-            ((TOPIC, options.partitions), (TRANSACTION_STATE, 1), (CONSUMER_OFFSETS, 1))
-        ):
+        for number, (topic, partitions) in enumerate(self._topics().items()):
+            internal = topic in (TRANSACTION_STATE, CONSUMER_OFFSETS)
             create = admin.CreateTopic(
-                None, topic, f"{number + 1:032x}", partitions, 3, internal=topic != TOPIC
+                None, topic, f"{number + 1:032x}", partitions, 3, internal=internal
             )
             self.stage.order(create)
+        if self.options.stores:
+            kept = (("delete.retention.ms", str(self.options.store_retention_ms)),)
+            self.stage.order(admin.AlterConfigs(None, "topic", CHANGELOG, kept))
         world.run_until(world.now_ms + 20 * MINUTE_MS)
         self._hire()
 
+    def _topics(self) -> dict[str, int]:
+        """Every topic, and how many partitions it has."""
+        partitions = self.options.partitions
+        topics = {TOPIC: partitions, TRANSACTION_STATE: 1, CONSUMER_OFFSETS: 1}
+        if self.options.stores:
+            topics |= {OUTPUT: TASKS, CHANGELOG: TASKS}
+        return topics
+
     def _hire(self) -> None:
         options, number = self.options, 0
+        judge = self.judge = StoreChecks(self.checks, TASKS)
         habits = Habits(self.orders, options.keys, options.write_pause_ms, options.deletes)
 
         def common() -> tuple[World, Checks, Traffic, int, str]:
@@ -133,8 +156,17 @@ class Run:
         for _ in range(2):
             self.clients.append(Reader(*common(), self.orders, 20 * MINUTE_MS))
         self.clients.append(Committer(*common(), 10 * MINUTE_MS))
-        for client in self.clients:
+        for name in NAMES[: options.stores]:
+            self.instances.append(StoreInstance(*common(), self._store(name), judge))
+        self.stage.instances.extend(self.instances)
+        for client in (*self.clients, *self.instances):
             client.start()  # type: ignore[attr-defined]
+
+    def _store(self, name: str) -> StoreConfig:
+        options = self.options
+        task = TaskConfig(options.store_retention_ms, HOUR_MS, options.trust_local_checkpoint)
+        version = options.transaction_version or TV2
+        return StoreConfig(name, TASKS, task, version, options.store_pause_ms)
 
     # ── during ──
 
@@ -193,10 +225,16 @@ class Run:
             process.disk.memory.room_bytes = None
             world.resume(address)
             world.start(address)
+        for instance in self.instances:
+            instance.resume()
+            instance.go_on()
+            instance.start()
         world.run_until(world.now_ms + SETTLE_MS)
         self._lead_everything()
         self._stop_clients()
         world.run_until(world.now_ms + SETTLE_MS)
+        if self.instances:
+            self._stop_instances()
         self.checks.healed()
         for client in self.clients:
             if isinstance(client, TransactionalWriter):
@@ -207,6 +245,16 @@ class Run:
         self.world.tell("clients stop")
         for client in self.clients:
             client.stop()
+
+    def _stop_instances(self) -> None:
+        """There was time to count everything that was written, some records at a time."""
+        enough_ms = self.world.now_ms + CATCH_UP_MS
+        while not self.judge.caught_up and self.world.now_ms < enough_ms:
+            self.world.run_until(self.world.now_ms + HOUR_MS)
+        self.judge.finished()
+        for instance in self.instances:
+            instance.stop()
+        self.world.run_until(self.world.now_ms + SETTLE_MS)
 
     def _lead_everything(self) -> None:
         """What cannot be led without loss is declared lost: the operator's last resort."""

@@ -7,8 +7,8 @@ is in place, and puts them back:
         Run(options).go()          must end with a violation
 
 Each is a function that says in one sentence what is wrong, and is given `patch` to do it with.
-Those of the cleaner are in `cleaner_plants`, those of the protocol in `protocol_plants`; `recipes`
-has for each the circumstances under which it shows.
+Those of the cleaner are in `cleaner_plants`, those of the protocol in `protocol_plants`, those of
+state stores in `store_plants`; `recipes` has for each the circumstances under which it shows.
 """
 
 from __future__ import annotations

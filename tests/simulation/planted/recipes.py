@@ -15,6 +15,7 @@ from sexton.sim.options import HOUR_MS, MINUTE_MS
 from tests.simulation.planted import (
     cleaner_plants,  # noqa: F401  its mistakes can be planted from now on
     protocol_plants,  # noqa: F401
+    store_plants,  # noqa: F401
 )
 from tests.simulation.planted.trials import SMALL, Pace, Recipe
 
@@ -129,6 +130,41 @@ LATE_MARKERS = Recipe(
     )
 )  # fmt: skip
 
+# Instances with state stores come and go, and stand still while others take over.
+STORES = Recipe(
+    replace(
+        SMALL, faults=("killed-instance", "paused-instance", "closed-instance"), hours=4, stores=3,
+        transactional_writers=1, store_pause_ms=5 * MINUTE_MS, fault_pause_ms=12 * MINUTE_MS,
+        fault_lasts_ms=20 * MINUTE_MS,
+    )
+)  # fmt: skip
+
+# The same, and brokers fail in the middle of commits.
+STORES_AND_BROKERS = Recipe(
+    replace(
+        STORES.options,
+        faults=(*STORES.options.faults, "killed-broker", "coordinator-move", "dropped-messages"),
+        fault_lasts_ms=10 * MINUTE_MS,
+    )
+)  # fmt: skip
+
+# Whoever does not talk to its group does not hear that others have taken over.
+ZOMBIES = Recipe(
+    replace(
+        STORES.options, faults=("hanging-member",), fault_pause_ms=20 * MINUTE_MS,
+        fault_lasts_ms=40 * MINUTE_MS,
+    )
+)  # fmt: skip
+
+# They are away for longer than the tombstones of the changelog are kept; many keys stay deleted.
+STORES_AWAY = Recipe(
+    replace(
+        STORES.options, faults=("killed-instance",), hours=6, keys=40, deletes=0.5,
+        store_retention_ms=10 * MINUTE_MS, fault_pause_ms=15 * MINUTE_MS,
+        fault_lasts_ms=60 * MINUTE_MS,
+    )
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Hunt:
@@ -143,6 +179,7 @@ class Hunt:
 
 EARLY, FALSE, BEYOND = "witness-removed-early", "false-claim", "beyond-own-progress"
 LOST, STALE, BEHIND = "committed-lost", "stale-value", "behind-in-isr"
+STALE_STORE = "stale-store"
 WRONG_END = ("stuck", "aborted-as-committed", "committed-as-aborted")
 
 # How cleaners have gone wrong, here or elsewhere, and the mistake that stands for it.
@@ -181,6 +218,17 @@ EXTRA = (
     "late-markers-believed",
 )
 
+# Rules of state stores, each of which a design or a release of Kafka Streams has gone without.
+OF_THE_STORES = (
+    "trusted-checkpoint",
+    "acknowledged-before-applied",
+    "resumed-from-the-group",
+    "generation-left-out",
+    "nobody-fenced",
+    "overlay-before-commit",
+    "no-horizon",
+)
+
 HUNTS: dict[str, Hunt] = {
     "markers-gone-before-their-data": Hunt(AWAY, 1, 3, (EARLY,), first_counts=False),
     "markers-deduplicated": Hunt(AWAY, 1, 3, (EARLY,)),
@@ -206,6 +254,13 @@ HUNTS: dict[str, Hunt] = {
     "joining-do-not-vouch": Hunt(DEAF_LEADERS, 1, 3, (BEHIND, LOST)),
     "earlier-session-fetches": Hunt(LATE_FETCHES, 6, 15, (BEHIND, LOST)),
     "late-markers-believed": Hunt(LATE_MARKERS, 1, 3, ("transaction-broken",)),
+    "trusted-checkpoint": Hunt(STORES, 1, 3, (STALE_STORE,)),
+    "acknowledged-before-applied": Hunt(STORES, 1, 3, ("offset-went-back",)),
+    "resumed-from-the-group": Hunt(STORES, 1, 3, ("counted-twice",), first_counts=False),
+    "generation-left-out": Hunt(ZOMBIES, 1, 3, ("old-generation-commits",)),
+    "nobody-fenced": Hunt(ZOMBIES, 1, 3, ("counted-twice",), first_counts=False),
+    "overlay-before-commit": Hunt(STORES_AND_BROKERS, 1, 3, (STALE_STORE,)),
+    "no-horizon": Hunt(STORES_AWAY, 2, 8, (STALE_STORE,)),
 }
 
 

@@ -21,9 +21,10 @@ from sexton.node.outside import CONTROLLER
 from sexton.node.replica import Replica
 from sexton.sim.checks import Violation
 from sexton.sim.claims import Claims
-from sexton.sim.faults import FAULTS, Stage, Undo
+from sexton.sim.faults import FAULTS
 from sexton.sim.options import HOUR_MS, MINUTE_MS, Options
 from sexton.sim.run import TOPIC, Result, Run
+from sexton.sim.stage import Stage, Undo
 from sexton.sim.world import World
 from sexton.sim.writers import TransactionalWriter
 from tests.simulation.planted.planting import planted
@@ -149,8 +150,8 @@ def trial(recipe: Recipe, seed: int, plant: str | None) -> Result:
 
 def collected(recipe: Recipe, seed: int, plant: str | None = None) -> list[Violation]:
     """Everything that a run finds, not only the first."""
-    run = Trial(recipe, seed, collecting=True)
     with planted(plant):
+        run = Trial(recipe, seed, collecting=True)
         result = run.go()
     found = list(run.checks.found) if isinstance(run.checks, Collecting) else []
     return found if result.violation is None else [*found, result.violation]
