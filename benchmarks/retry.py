@@ -29,7 +29,6 @@ COLD_START_S = 1.0
 CALM = 1 / 1.1
 MOST_ROUNDS = 3
 # Times the size of a topic that never held anything but what is held; without compaction, ten.
-# Apache Kafka keeps the last tombstones until something else makes the topic dirty.
 MOST_GROWN = 2.0
 
 

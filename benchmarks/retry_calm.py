@@ -69,7 +69,7 @@ def plain(at: Contestant) -> Measure:
     topic, out = _topics(at)
     producer = Producer(
         {
-            "bootstrap.servers": at.bootstrap, "transactional.id": uuid.uuid4().hex, "linger.ms": 0,
+            "bootstrap.servers": at.bootstrap, "transactional.id": uuid.uuid4().hex, "linger.ms": 2,
             "compression.type": "lz4", "retry.backoff.ms": 5, "retry.backoff.max.ms": 50,
             "queue.buffering.max.messages": 1_000_000,
         }

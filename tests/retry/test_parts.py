@@ -107,8 +107,8 @@ def test_a_message_shows_what_was_polled() -> None:
     message.send("out", "text", "key", headers=[("a", None)], partition=3)
     message.send("out", None)
     assert message.outputs == [
-        ("out", b"text", b"key", 3, (("a", None),)),
-        ("out", None, None, -1, ()),
+        ("out", b"text", b"key", 3, (("a", None),), 5),
+        ("out", None, None, -1, (), 5),
     ]
     with pytest.raises(TypeError, match="bytes"):
         message.send("out", 5)  # type: ignore[arg-type]

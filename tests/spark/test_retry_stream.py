@@ -2,39 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sexton.machines.retry_settings import Backoff
 from sexton.spark import Message, ordered_retry
+from sexton.spark.retry import SLOW_START
 from sexton.testing.embedded import EmbeddedCluster
-from sexton.testing.waiting import until
-from tests.spark.sink_faults import committed, trouble
+from tests.spark.retry_driver import ROWS, rows_to
+from tests.spark.retry_pipelines import COLUMNS, Outputs
+from tests.spark.sink_faults import trouble
 
-KEYS = 6
-SLOW_START = "Python worker failed to connect back"  # Spark gives it ten seconds, which a busy
-# machine may need for something else; a query that ends so is started again, as anybody would
-
-
-def produce(cluster: EmbeddedCluster, numbers: Iterable[int]) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-    for number in numbers:
-        producer.produce("flows", str(number), f"key-{number % KEYS}", partition=number % 2)
-    assert producer.flush(60) == 0
+RUNNER = "python_streaming_source_runner"  # a source's process
 
 
-@pytest.mark.soak  # it once failed to start a reader, on a busy machine; the cause is not known
+def trouble_of(query: StreamingQuery) -> str:
+    return "" if query.isActive else str(query.exception())
+
+
+@contextmanager
+def a_python_that_does_not_come_up(spark: SparkSession, place: Path) -> Iterator[Path]:
+    """The first process of a source ends before it has told Spark that it is there."""
+    mark, python = place / "once", place / "python"
+    mark.touch()
+    python.write_text(
+        f'#!/bin/sh\ncase "$*" in *{RUNNER}*) rm "{mark}" 2>/dev/null && exit 1;; esac\n'
+        f'exec "{sys.executable}" "$@"\n'
+    )
+    python.chmod(0o755)
+    before = spark.sparkContext.pythonExec
+    spark.sparkContext.pythonExec = str(python)
+    try:
+        yield mark
+    finally:
+        spark.sparkContext.pythonExec = before
+
+
 def test_a_query_goes_on_with_what_waits(
-    spark: SparkSession, three: EmbeddedCluster, tmp_path: Path
+    spark: SparkSession,
+    three: EmbeddedCluster,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """While a service is down, 1 and 8 fail. More rows come, the query stops, the service is up."""
     for topic in ("flows", "flows-out"):
-        three.create_topic(topic, [[1, 2, 3], [2, 3, 1]])
+        three.create_topic(topic, 2)
     down = tmp_path / "down"
     down.touch()
 
@@ -44,33 +62,27 @@ def test_a_query_goes_on_with_what_waits(
         return message.value
 
     def start() -> StreamingQuery:
-        reader = spark.readStream.format("sexton").option("subscribe", "flows")
-        reader = reader.option("kafka.bootstrap.servers", three.bootstrap_servers)
+        rows = spark.readStream.schema(COLUMNS).parquet(str(tmp_path / "files"))
         return ordered_retry(
-            reader.option("startingOffsets", "earliest").load(), handle,
-            topic="flows", output_topic="flows-out", name="billing", max_attempts=1000,
-            bootstrap_servers=three.bootstrap_servers, checkpoint=str(tmp_path / "checkpoint"),
-            backoff=Backoff(100, factor=1.0),
+            rows, handle, topic="flows", output_topic="flows-out", name="billing",
+            max_attempts=1000, bootstrap_servers=three.bootstrap_servers,
+            checkpoint=str(tmp_path / "checkpoint"), backoff=Backoff(500, factor=1.0),
         )  # fmt: skip
 
-    def run_until(count: int) -> None:
+    outputs = Outputs(three, "flows-out")
+    rows_to(tmp_path / "files", range(1))
+    with a_python_that_does_not_come_up(spark, tmp_path) as mark:
         query = start()
-
-        def are_there() -> bool:
-            nonlocal query
-            if not query.isActive:
-                assert SLOW_START in str(query.exception()), str(query.exception())
-                query = start()
-            return len(committed(three, "flows-out", 2)) >= count
-
-        try:
-            until(are_there, f"{count} outputs", 240)
-        finally:
-            query.stop()
-
-    produce(three, range(12))
-    run_until(9)  # but 1, 7 behind it, and 8
-    produce(three, range(12, 24))
+    assert not mark.exists() and SLOW_START in caplog.text
+    try:  # all but 1 and 8, and of their keys 7, 13, 19, 14 and 20 behind them
+        outputs.await_count(ROWS - 7, lambda: trouble_of(query))
+    finally:
+        query.stop()
+    rows_to(tmp_path / "files", range(1, 2))
     down.unlink()
-    run_until(24)  # the last of them without any new row
-    assert trouble(committed(three, "flows-out", 2), 24) == []
+    query = start()
+    try:
+        outputs.await_count(2 * ROWS, lambda: trouble_of(query))  # the last without any new row
+    finally:
+        query.stop()
+    assert trouble(outputs.seen, 2 * ROWS) == []

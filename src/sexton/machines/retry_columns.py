@@ -6,6 +6,8 @@ first reduced by columns to the last row of each id; what is left alive is looke
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from sexton.base.lazy_dataclass import dataclass
@@ -97,10 +99,17 @@ def _eight(word: Array, count: Array) -> tuple[Array, Array]:
 class Last:
     """What each id comes to in some rows."""
 
-    gone: list[int]  # ids whose last row is a tombstone
+    gone: Array  # ids whose last row is a tombstone, in order
     live: list[int]
     live_rows: Array
     others: list[int]  # rows whose key is no id of this task
+
+    def gone_of(self, known: Mapping[int, object]) -> list[int]:
+        """Those of `known` that are gone: few, where a million are."""
+        some = np.fromiter(known, np.int64, len(known))
+        at = np.minimum(np.searchsorted(self.gone, some), len(self.gone) - 1)
+        found: list[int] = some[self.gone[at] == some].tolist() if len(self.gone) else []
+        return found
 
     def values(self, rows: Rows) -> list[bytes]:
         return [value or b"" for value in rows.value.take(self.live_rows).to_list()]
@@ -122,4 +131,4 @@ def last_of_each(name: TaskName, rows: Rows) -> Last:
     is_gone = rows.value.length[last] < 0
     live_rows = last[~is_gone]
     others = np.flatnonzero(~is_id).tolist()
-    return Last(ids[last[is_gone]].tolist(), ids[live_rows].tolist(), live_rows, others)
+    return Last(ids[last[is_gone]], ids[live_rows].tolist(), live_rows, others)

@@ -5,7 +5,7 @@ the owner reads it there, does it in its next round and deletes it in the same t
 
     redrive   attempts start again at none, and it is due at once; in its place, not behind others
     discard   it is settled: nothing more is written about it
-    skip      like discard, but it goes to the dead letter topic first
+    skip      like discard, but it goes to the dead letter topic first; one that is held is there
     reap      the task starts up again, and with that looks for stale locks
 
 A command may also be about an *orphan*, a message with a retry record and no lock. The start
@@ -70,7 +70,7 @@ def _obey(orders: Orders, pending: Pending, taken: Round, command: Command) -> R
         done.changed[message] = replace(held, attempts=0, not_before_ms=0, dead=False)
     else:
         done.settled[message] = None
-    if command.do == "skip":
+    if command.do == "skip" and not held.dead:
         _skip(taken, done, message, held)
     orders.orphans.pop(message, None)
     return Report(command.do, message, f"asked for by {command.by or 'an operator'}")

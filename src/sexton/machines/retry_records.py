@@ -25,6 +25,7 @@ import base64
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Literal, NamedTuple, get_args
 
 from sexton.base.errors import CorruptLog
@@ -46,10 +47,10 @@ class TaskName:
 
     topic: str
     partition: int
+    prefix: bytes = field(init=False, repr=False, compare=False)  # of each of its ids
 
-    @property
-    def prefix(self) -> bytes:
-        return f"{self.topic}-{self.partition}-".encode()
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prefix", f"{self.topic}-{self.partition}-".encode())
 
     def id_of(self, offset: int) -> bytes:
         return b"%b%d" % (self.prefix, offset)
@@ -107,8 +108,7 @@ _OURS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RetryRecord:
+class RetryRecord(NamedTuple):
     """A message of the main topic, as it is kept in the retry topic."""
 
     key: bytes | None

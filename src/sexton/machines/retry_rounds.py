@@ -59,6 +59,7 @@ class Item:
     lane: Lane
     outcome: Outcome | None = None  # None: not run
     failure: Failure | None = None
+    after_ms: int | None = None  # the handler has said how long to wait; None: as the backoff says
 
 
 @dataclass(slots=True, eq=False)
@@ -88,10 +89,17 @@ class Round:
     def lanes(self) -> list[Lane]:
         return [*self.retry_lanes, *self.main_lanes]
 
-    def note(self, item: Item, outcome: Outcome, failure: Failure | None = None) -> bool:
+    def note(
+        self,
+        item: Item,
+        outcome: Outcome,
+        failure: Failure | None = None,
+        after_ms: int | None = None,
+    ) -> bool:
         """Whether its lane goes on. Touches nothing but this lane."""
         item.outcome = outcome
         item.failure = failure
+        item.after_ms = after_ms
         if outcome is Outcome.DONE or outcome is Outcome.DROP:
             return True
         item.attempts += 1

@@ -28,6 +28,8 @@ WORKING: Mapping[str, str] = {
     "segment.ms": "600000",
     "delete.retention.ms": "3600000",  # a guard has to notice a lost replica well within it
     "min.cleanable.dirty.ratio": "0.1",
+    # Tombstones whose hour is over make no log dirty: without this the last ones stay until then.
+    "max.compaction.lag.ms": "3600000",
 }
 DEAD: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms": str(30 * 24 * 3_600_000)}
 

@@ -168,8 +168,8 @@ class StartUp:
         locks = self.locks
         if not isinstance(rows, Sequence):
             last = last_of_each(self.name, rows)
-            for message in last.gone:
-                locks.pop(message, None)
+            for message in last.gone_of(locks):
+                del locks[message]
             locks.update(zip(last.live, last.values(rows), strict=True))
             self.foreign += len(last.others)
             return
@@ -185,8 +185,8 @@ class StartUp:
     def _fold_retries(self, rows: Rows | Sequence[Row]) -> None:
         if not isinstance(rows, Sequence):
             last = last_of_each(self.name, rows)
-            for message in last.gone:
-                self.retries.pop(message, None)
+            for message in last.gone_of(self.retries):
+                del self.retries[message]
             self.retries.update(zip(last.live, last.offsets(rows), strict=True))
             rows = [(int(rows.offset[row]), rows.key[row], rows.value[row]) for row in last.others]
         for offset, key, value in rows:
@@ -209,10 +209,11 @@ class StartUp:
         assert self.ends is not None
         if self.locks_at < self.ends.locks or self.retries_at < self.ends.retries:
             return []
+        w, locks = self.w, self.locks
         orphans = {
             message: offset
             for message, offset in self.retries.items()
-            if message >= self.w and message not in self.locks
+            if message >= w and message not in locks
         }
         if orphans and self.settings.mode == "compensating":
             return [ReadKeys(orphans)]

@@ -49,6 +49,7 @@ from sexton.machines.retry_settings import Settings
 
 Row = tuple[int, bytes | None, bytes | None]  # offset, key, value
 Ended = Literal["aborted", "fenced", "unknown"]
+SHORT = 2  # the message that failed, which may go well now, and the one behind it
 Next = Literal["start up again", "stop"]
 
 
@@ -76,6 +77,7 @@ class Task:
     orders: Orders = field(default_factory=Orders)
     unread: dict[int, None] = field(default_factory=dict)  # heads whose retry record we await
     not_reached: dict[int, None] = field(default_factory=dict)  # heads that main is not yet past
+    reach: int = SHORT  # so many messages of one key are taken into a round
     ahead: int = -1  # the last id that was pending at the start, though main is to be read again
     paused: bool = False
     restart: str | None = None  # why this task has to be started up again
@@ -120,10 +122,11 @@ class Task:
     def _take_retries(self, taken: Round, now_ms: int, readable: Container[int]) -> None:
         held_ids = self.pending.held
         due = self.pending.take_due(now_ms, self.settings.round_limit)
-        most = max(1, self.settings.round_limit // max(1, len(due)))  # no key takes all the room
+        room = max(1, self.settings.round_limit // max(1, len(due)))  # no key takes all of it
+        most, position = min(self.reach, room), self.position
         for head in due:
             key = lane_key(held_ids[head].key, head)
-            lane = Lane(key, [])
+            lane = Lane(key)
             if key in taken.orders.keys:
                 self.pending.offer(key)
                 continue
@@ -131,7 +134,7 @@ class Task:
                 held = held_ids[message]
                 if held.dead or held.not_before_ms > now_ms:
                     break
-                if message >= self.position:
+                if message >= position:
                     self.not_reached[message] = None
                     break
                 if held.retry_offset == UNKNOWN and message not in readable:
@@ -187,9 +190,12 @@ class Task:
         assert taken is self._round
         commit = self._new_commit(taken.position)
         self._end_orders(commit, taken.orders)
+        self._learn_reach(taken.retry_lanes)
         for lane in taken.retry_lanes:
             commit.touched[lane.key] = None
             for item in lane.items:
+                if item.outcome is None:
+                    break  # nor has any after it
                 self._end_retry(commit, item, now_ms)
             lane.items.clear()
         for lane in taken.main_lanes:
@@ -202,6 +208,13 @@ class Task:
         commit.watermark = Watermark(self._smallest_after(commit), self.partitions)
         self._round, self._commit = None, commit
         return commit
+
+    def _learn_reach(self, lanes: Sequence[Lane]) -> None:
+        """While messages fail, few of a key get their turn; when it is over, more each time."""
+        if any(len(lane.items) == self.reach and not lane.stopped for lane in lanes):
+            self.reach = min(2 * self.reach, self.settings.round_limit)
+        elif any(lane.stopped for lane in lanes):
+            self.reach = SHORT
 
     def confirmed(self, retry_offsets: Mapping[int, int] | None = None) -> None:
         """It is committed. `retry_offsets`: where the redirected messages are now, if known."""
@@ -312,8 +325,6 @@ class Task:
         commit.touched.update(orders.keys)
 
     def _end_retry(self, commit: Commit, item: Item, now_ms: int) -> None:
-        if item.outcome is None:
-            return
         if item.outcome is Outcome.DEAD:
             commit.dead.append(item)
         goes = item.outcome is not Outcome.RETRY
@@ -340,6 +351,8 @@ class Task:
         return item.outcome is Outcome.DEAD and self.settings.at_ceiling == "held"
 
     def _due_ms(self, item: Item, now_ms: int) -> int:
+        if item.after_ms is not None:
+            return now_ms + item.after_ms
         return now_ms + self.settings.backoff.wait_ms(item.attempts, self.chance)
 
     def _redirect(self, commit: Commit, item: Item, now_ms: int, due_ms: int) -> None:

@@ -17,18 +17,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sexton.machines.retry_outcomes import Dead, Drop, Retry
     from sexton.machines.retry_settings import Backoff
     from sexton.retry.instance import OrderedRetry, ordered_retry
     from sexton.retry.messages import Message, Token
-    from sexton.retry.outcomes import Dead, Drop, Retry
+    from sexton.retry.refusals import OutputRefused, OutputTooLarge
 
 _HOME = {
     "Backoff": "sexton.machines.retry_settings",
-    "Dead": "sexton.retry.outcomes",
-    "Drop": "sexton.retry.outcomes",
+    "Dead": "sexton.machines.retry_outcomes",
+    "Drop": "sexton.machines.retry_outcomes",
     "Message": "sexton.retry.messages",
     "OrderedRetry": "sexton.retry.instance",
-    "Retry": "sexton.retry.outcomes",
+    "OutputRefused": "sexton.retry.refusals",
+    "OutputTooLarge": "sexton.retry.refusals",
+    "Retry": "sexton.machines.retry_outcomes",
     "Token": "sexton.retry.messages",
     "ordered_retry": "sexton.retry.instance",
 }
@@ -39,6 +42,8 @@ __all__ = [
     "Drop",
     "Message",
     "OrderedRetry",
+    "OutputRefused",
+    "OutputTooLarge",
     "Retry",
     "Token",
     "ordered_retry",

@@ -9,6 +9,7 @@ depend on it. A commit that does not come back at all is given up with its threa
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
@@ -21,9 +22,11 @@ from sexton.retry.metrics import Counters
 from sexton.retry.owned import Owned
 from sexton.retry.producing import CommitFailed, Committer, Limits, Receipt
 from sexton.retry.records_out import Part
+from sexton.retry.refusals import Refusals
 from sexton.retry.rounds import Entry
 
 log = logging.getLogger("sexton.retry")
+SENT_S = 1.0  # then its queue is full, and brokers are slow
 Wait = Callable[[Callable[[float], bool]], None]
 
 
@@ -35,6 +38,7 @@ class Commits:
         member: Callable[[], Membership],
         offsets: Callable[[Sequence[Part]], None] | None,
         counters: Counters,
+        refusals: Refusals,
         confirmed: Callable[[Owned, Task], None],
         failed: Callable[[Owned, Task, Ended, str], None],
     ) -> None:
@@ -43,6 +47,7 @@ class Commits:
         self._member = member
         self._offsets = offsets  # None: they are in the transaction
         self._counters = counters
+        self._refusals = refusals
         self._confirmed = confirmed
         self._failed = failed
         self._under_way: list[tuple[list[Entry], Future[Receipt]]] = []  # one at the most
@@ -55,8 +60,12 @@ class Commits:
         """Whether the next round has to wait for it: what it changes decides what may run."""
         assert not self._under_way
         parts = [part for _, _, part in entries]
-        future = self._committer.submit(parts, self._member())
+        sent = threading.Event()
+        future = self._committer.submit(parts, self._member(), sent.set)
         self._under_way.append((entries, future))
+        # Two threads of Python take turns of milliseconds. What is handled meanwhile would make the
+        # transaction wait after each of its calls; during the last and longest one it does not.
+        sent.wait(SENT_S)
         return any(part.commit.changes for _, _, part in entries)
 
     def settle(self, wait: Wait) -> None:
@@ -75,6 +84,7 @@ class Commits:
                 self._offsets([part for _, _, part in entries])
         except CommitFailed as error:
             self._counters.count("commits", ended=error.how)
+            self._refusals.note(error.refusals)
             for owned, task, _ in entries:
                 self._failed(owned, task, error.how, error.why)
         else:
@@ -98,6 +108,8 @@ class Commits:
         else:
             self._counters.count("reaped", len(commit.lock_tombstones))
         task.confirmed(offsets)
+        if commit.redirected and not offsets:
+            task.restart = "others have written to the retry topic in between"
         owned.failures = 0
         self._counters.count("redirected", len(commit.redirected))
         self._counters.count("dead", len(commit.dead))

@@ -89,7 +89,8 @@ class RetryConfig:
 
     def producer(self, transactional_id: str, most_bytes: int) -> dict[str, Any]:
         wanted: dict[str, Any] = {
-            "linger.ms": 0,
+            # A commit sends what is left at once; until then few large batches cost brokers less.
+            "linger.ms": 2,
             "compression.type": "lz4",
             "queue.buffering.max.messages": 1_000_000,
             # An earlier transaction takes a moment to end: 100 ms would be most of the next one.

@@ -16,13 +16,15 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
 from time import monotonic
 from typing import Any
 
 from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.retry_rounds import Failure, Item, Lane, Outcome, Round
 from sexton.retry.messages import Deserializer, Message, Output, Payload, Place, payload_of
-from sexton.retry.outcomes import Errors, failure_of, outcome_of
+from sexton.retry.outcomes import Errors, Retry, failure_of, outcome_of
+from sexton.retry.refusals import Refusals
 
 Handler = Callable[..., Any]
 INFINITE = float("inf")
@@ -43,7 +45,7 @@ class RoundOfTask:
         self.polled = polled  # confluent_kafka's messages, by `Item.index`
         self.read = read  # payloads of retries, by id
         self.outputs: list[Output] = []  # of those that were done
-        self.errors: dict[int, Exception] = {}  # of those that were not, by id
+        self.errors: dict[int, Exception] = {}  # of those that are dead, by id
 
     def payload(self, item: Item) -> Payload:
         payload = self.read.get(item.id)
@@ -85,6 +87,7 @@ class Handling:
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
     batch: bool = False
+    refusals: Refusals = field(default_factory=Refusals)
 
     @property
     def is_async(self) -> bool:
@@ -118,6 +121,7 @@ class Handling:
 
     def run_calm(self, calm: Calm, plan: Plan) -> None:
         handler, place, outputs = self.handler, calm.place, calm.outputs
+        refusals = self.refusals or None  # if one comes now, this round is done again anyway
         opens = self.key_deserializer is not None or self.value_deserializer is not None
         for polled in calm.messages:
             if plan.cut or (calm.done % LOOKS_EACH == 0 and monotonic() > calm.until_s):
@@ -132,11 +136,15 @@ class Handling:
             except Exception as error:  # noqa: BLE001
                 calm.failed = error
                 return
-            if message.error is not None:
-                calm.failed = message.error
-                return
+            failed = message.error
             if message.outputs is not None:
-                outputs += message.outputs
+                if refusals is not None:
+                    failed = failed or self._refused(place, message)
+                if failed is None:
+                    outputs += message.outputs
+            if failed is not None:
+                calm.failed = failed
+                return
             calm.done += 1
 
     # ── a list of them ──
@@ -189,15 +197,23 @@ class Handling:
 
     def note_failure(self, of: RoundOfTask, item: Item, error: Exception) -> bool:
         outcome = outcome_of(error, self.errors)
-        of.errors[item.id] = error
-        return of.round.note(item, outcome, failure_of(error, with_stack=False))
+        after_ms = error.after_ms if isinstance(error, Retry) else None
+        goes_on = of.round.note(item, outcome, failure_of(error, with_stack=False), after_ms)
+        if item.outcome is Outcome.DEAD:
+            of.errors[item.id] = error
+        return goes_on
+
+    def _refused(self, place: Place, message: Message) -> Exception | None:
+        if not self.refusals:
+            return None
+        return self.refusals.of(place.partition, message.offset, message.outputs or ())
 
     def _note(self, of: RoundOfTask, item: Item, message: Message, error: Exception | None) -> bool:
-        if error is None:
-            if message.outputs is not None:
+        if error is None and message.outputs is not None:
+            error = self._refused(of.place, message)
+            if error is None:
                 of.outputs += message.outputs
-            return of.round.note(item, _DONE)
-        return self.note_failure(of, item, error)
+        return of.round.note(item, _DONE) if error is None else self.note_failure(of, item, error)
 
     def _all_opened(
         self, batch: Sequence[tuple[RoundOfTask, Item]]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
@@ -65,12 +67,14 @@ class Inflow:
     def take(self, timeout_s: float) -> dict[int, list[Any]]:
         """By partition: what there is, or the next that comes."""
         polled, self._ahead = self._ahead or self._poll(timeout_s), []
+        errors = [error for message in polled if (error := message.error()) is not None]
+        if errors:
+            for error in errors:
+                _trouble(error)
+            polled = [message for message in polled if message.error() is None]
         by_partition: dict[int, list[Any]] = {}
-        for message in polled:
-            if message.error() is not None:
-                _trouble(message.error())
-            else:
-                by_partition.setdefault(message.partition(), []).append(message)
+        for partition, some in groupby(polled, methodcaller("partition")):
+            by_partition.setdefault(partition, []).extend(some)
         new = {at: self._new(at, messages) for at, messages in by_partition.items()}
         return {at: messages for at, messages in new.items() if messages}
 

@@ -98,7 +98,7 @@ async def reasons(client: Client, names: Names, name: TaskName) -> dict[int, str
     async for chunk in reader.read(start, end, isolation=Isolation.READ_COMMITTED):
         columns = committed_columns(chunk, settled, at)
         last = last_of_each(name, Rows(columns.offset, columns.key, columns.value))
-        for gone in last.gone:
+        for gone in last.gone_of(found):
             found.pop(gone, None)
         for waits, row in zip(last.live, last.live_rows.tolist(), strict=True):
             headers = dict(read_headers(columns.headers[row]))

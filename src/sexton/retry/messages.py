@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
-Output = tuple[str, bytes | None, bytes | None, int, Headers]  # topic, value, key, partition
+# Topic, value, key, partition, headers, and the offset of the message whose handler sent it.
+Output = tuple[str, bytes | None, bytes | None, int, Headers, int]
 Deserializer = Callable[[bytes | None], Any]
 
 
@@ -30,7 +31,9 @@ class Payload(NamedTuple):
     @property
     def size(self) -> int:
         size = len(self.key or b"") + len(self.value or b"")
-        return size + sum(len(name) + len(value or b"") for name, value in self.headers)
+        if self.headers:
+            size += sum(len(name) + len(value or b"") for name, value in self.headers)
+        return size
 
 
 def payload_of(message: Any) -> Payload:
@@ -132,7 +135,8 @@ class Message:
             value = _bytes(value)
         if type(key) is not bytes:
             key = _bytes(key)
-        output: Output = (topic, value, key, partition, tuple(headers) if headers else ())
+        given = tuple(headers) if headers else ()
+        output: Output = (topic, value, key, partition, given, self.offset)
         if self.outputs is None:
             self.outputs = [output]
         else:

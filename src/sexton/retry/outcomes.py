@@ -1,76 +1,25 @@
-"""How did a run of the handler end, and what becomes of its message?
-
-    returns           done: its outputs and its release go out together
-    raises Retry      tried again after the backoff; its key waits until then
-    raises Dead       never again: to the dead letter, with the reason
-    raises Drop       never again, and nobody needs to know
-    raises other      what `errors` says of its type; Retry if it says nothing
-
-`errors` maps exception types to one of the three: `{ValueError: Dead, KeyError: Drop}`. The nearest
-type wins, as with `except`: a mapping of `Exception` does not hide one of `ValueError`.
-"""
+"""What a handler may raise; the same for services and for Spark, so it is the machines' to know."""
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Mapping
-from typing import Final
+from sexton.machines.retry_outcomes import (
+    Dead,
+    Drop,
+    Errors,
+    Retry,
+    Verdict,
+    check_errors,
+    failure_of,
+    outcome_of,
+)
 
-from sexton.base.errors import ConfigError
-from sexton.machines.retry_rounds import Failure, Outcome
-
-MOST_REASON = 500  # characters; a header is no place for a page
-MOST_STACK = 16_000
-
-
-class Verdict(Exception):
-    """What a handler raises to say what is to become of its message."""
-
-
-class Retry(Verdict):
-    """Try this message again later; its key waits, no other does."""
-
-
-class Dead(Verdict):
-    """This message can never be handled: to the dead letter with it."""
-
-
-class Drop(Verdict):
-    """This message need not be handled at all; it is gone without a trace."""
-
-
-_OUTCOMES: Final[dict[type[Verdict], Outcome]] = {
-    Retry: Outcome.RETRY,
-    Dead: Outcome.DEAD,
-    Drop: Outcome.DROP,
-}
-Errors = Mapping[type[Exception], type[Verdict]]
-
-
-def check_errors(errors: Errors) -> None:
-    for verdict in errors.values():
-        if verdict not in _OUTCOMES:
-            raise ConfigError("errors", f"{verdict!r} is not one of Retry, Dead and Drop")
-
-
-def outcome_of(error: BaseException, errors: Errors) -> Outcome:
-    for kind in type(error).__mro__:
-        if kind in _OUTCOMES:
-            return _OUTCOMES[kind]
-        if kind in errors:
-            return _OUTCOMES[errors[kind]]
-    return Outcome.RETRY
-
-
-def failure_of(error: BaseException, *, with_stack: bool = True) -> Failure:
-    """What the lock record and the dead letter say about it."""
-    name = type(error).__qualname__
-    said = str(error)
-    reason = said if isinstance(error, Verdict) and said else f"{name}: {said}" if said else name
-    stack = "".join(traceback.format_exception(error)) if with_stack else ""
-    return Failure(_short(reason, MOST_REASON), name, stack[-MOST_STACK:])
-
-
-def _short(text: str, most: int) -> str:
-    line = text if text.isprintable() else " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+__all__ = [
+    "Dead",
+    "Drop",
+    "Errors",
+    "Retry",
+    "Verdict",
+    "check_errors",
+    "failure_of",
+    "outcome_of",
+]

@@ -15,7 +15,7 @@ OVERHEAD_BYTES = 200  # of Python, for each
 class PayloadCache:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.most_bytes = most_bytes
-        self._kept: dict[int, Payload] = {}
+        self._kept: dict[int, tuple[Payload, int]] = {}  # and its size
         self._bytes = 0
 
     def __contains__(self, id: object) -> bool:
@@ -25,12 +25,14 @@ class PayloadCache:
         return len(self._kept)
 
     def get(self, id: int) -> Payload | None:
-        return self._kept.get(id)
+        kept = self._kept.get(id)
+        return None if kept is None else kept[0]
 
     def put(self, id: int, payload: Payload) -> None:
         self.forget(id)
-        self._kept[id] = payload
-        self._bytes += payload.size + OVERHEAD_BYTES
+        size = payload.size + OVERHEAD_BYTES
+        self._kept[id] = (payload, size)
+        self._bytes += size
 
     def shrink(self) -> None:
         """Between rounds: what a round was told is here has to stay while it runs."""
@@ -38,6 +40,6 @@ class PayloadCache:
             self.forget(next(iter(self._kept)))
 
     def forget(self, id: int) -> None:
-        payload = self._kept.pop(id, None)
-        if payload is not None:
-            self._bytes -= payload.size + OVERHEAD_BYTES
+        kept = self._kept.pop(id, None)
+        if kept is not None:
+            self._bytes -= kept[1]

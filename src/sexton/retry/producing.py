@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, Protocol
@@ -31,12 +31,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.retry_task import Ended
 from sexton.retry.membership import Membership
-from sexton.retry.messages import Output
-from sexton.retry.records_out import NOT_A_RETRY, Out, Part
+from sexton.retry.records_out import Ends, Part
+from sexton.retry.refusals import Refusal
+from sexton.retry.sending import RefusedOutputs, Refusing, Topics, put_outputs, putter
 from sexton.retry.topics import Names
 
 log = logging.getLogger("sexton.retry")
-ROOM_S = 0.05  # until there is room in the producer's queue again
 FENCED = frozenset(
     {
         KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH,
@@ -45,21 +45,32 @@ FENCED = frozenset(
     }
 )  # fmt: skip
 
+CAREFUL = 100  # transactions, after one that failed: the next may fail for the same reason
+
+Sent = Callable[[], object]
+
+
+def _nobody() -> None:
+    """Wants to hear of it."""
+
+
 Receipt = dict[int, dict[int, int]]  # by partition: where retry records are, by id
 
 
 class CommitFailed(Exception):
     """Nothing that was in it may be believed."""
 
-    def __init__(self, how: Ended, why: str) -> None:
+    def __init__(self, how: Ended, why: str, refusals: Sequence[Refusal] = ()) -> None:
         super().__init__(f"{how}: {why}")
         self.how: Ended = how
         self.why = why
+        self.refusals = refusals  # outputs that would make it fail again
 
 
 class Writer(Protocol):
     def open(self) -> None: ...
-    def write(self, parts: Sequence[Part], member: Membership) -> Receipt: ...
+    def write(self, parts: Sequence[Part], member: Membership, sent: Sent = _nobody) -> Receipt:
+        """Calls `sent` when the rest is to wait for brokers; not at all if it fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +88,8 @@ class TransactionalWriter:
         self._names = names
         self._limits = limits
         self._producer: Producer | None = None
+        self._topics = Topics(settings, limits.call_s)
+        self._careful = 0  # so many transactions more, each output tells what became of it
 
     def open(self) -> None:
         """Ends whatever the same transactional id had open."""
@@ -84,7 +97,7 @@ class TransactionalWriter:
         _patiently(lambda s: producer.init_transactions(s), self._limits)
         self._producer = producer
 
-    def write(self, parts: Sequence[Part], member: Membership) -> Receipt:
+    def write(self, parts: Sequence[Part], member: Membership, sent: Sent = _nobody) -> Receipt:
         if not member.counts:
             raise CommitFailed("fenced", "the group has no such member at the moment")
         if self._producer is None:
@@ -94,50 +107,81 @@ class TransactionalWriter:
                 raise CommitFailed(_how(error), _why(error)) from error
         producer = self._producer
         assert producer is not None
+        refusing = Refusing() if self._careful else None
+        self._careful = max(0, self._careful - 1)
         try:
-            return self._transaction(producer, parts, member)
+            self._topics.check(producer, parts)
+        except RefusedOutputs as error:
+            raise CommitFailed("aborted", str(error), error.refusals) from error
+        try:
+            return self._transaction(producer, parts, member, sent, refusing)
+        except RefusedOutputs as error:
+            self._abort(producer)
+            raise CommitFailed("aborted", str(error), error.refusals) from error
         except KafkaException as error:
-            raise self._give_up(producer, error) from error
+            refused = refusing.found if refusing is not None else []
+            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and not refused:
+                refused = self._topics.not_ours(parts)
+            raise self._give_up(producer, error, refused) from error
+        except SystemError as error:
+            # confluent-kafka raises a fatal error while it calls `on_delivery`, if both come in one
+            # poll; Python then says that the callback has returned with an exception set.
+            self._replace(producer)
+            raise CommitFailed("unknown", str(error.__cause__ or error)) from error
         except BaseException:
             self._producer = None
             raise
 
     def _transaction(
-        self, producer: Producer, parts: Sequence[Part], member: Membership
+        self,
+        producer: Producer,
+        parts: Sequence[Part],
+        member: Membership,
+        sent: Sent,
+        refusing: Refusing | None,
     ) -> Receipt:
-        names = self._names
-        receipt: Receipt = {}
+        names, put = self._names, putter(producer)
+        ends = [Ends() for _ in parts]
         producer.begin_transaction()
-        for part in parts:
-            offsets = receipt.setdefault(part.name.partition, {})
-            _produce_outputs(producer, part.outputs)
-            for stage in (part.first, part.second, part.third):
-                _produce(producer, stage(names), offsets)
+        for part, of in zip(parts, ends, strict=True):
+            put_outputs(producer, part, refusing)
+            part.put_first(put, names)
+            part.put_second(put, names, of)
+            part.put_third(put, names)
         offsets_of = [part.offset for part in parts]
         producer.send_offsets_to_transaction(offsets_of, member.metadata, self._limits.call_s)
-        if any(part.commit.redirected for part in parts):
+        if refusing is not None or any(part.commit.redirected for part in parts):
             producer.flush(self._limits.call_s)  # tells where retry records are
+        sent()
         _patiently(lambda s: producer.commit_transaction(s), self._limits)
-        return receipt
+        return _receipt(parts, ends)
 
-    def _give_up(self, producer: Producer, error: KafkaException) -> CommitFailed:
+    def _give_up(
+        self, producer: Producer, error: KafkaException, refused: Sequence[Refusal]
+    ) -> CommitFailed:
         """Aborts, or if that is not to be had leaves it to the next producer's initialisation."""
-        self._producer = None
         told = error.args[0]
         if told.txn_requires_abort() and not told.fatal():
-            try:
-                producer.abort_transaction(self._limits.call_s)
-            except KafkaException as other:
-                log.warning("abort failed", extra={"why": _why(other)})
-            else:
-                self._producer = producer
-        if self._producer is None:
-            _leave(producer)
-            try:
-                self.open()
-            except KafkaException as other:
-                log.warning("no new producer yet", extra={"why": _why(other)})
-        return CommitFailed(_how(error), _why(error))
+            self._careful = CAREFUL
+            self._abort(producer)
+        else:
+            self._replace(producer)
+        return CommitFailed(_how(error), _why(error), refused)
+
+    def _abort(self, producer: Producer) -> None:
+        try:
+            producer.abort_transaction(self._limits.call_s)
+        except (KafkaException, SystemError) as error:
+            log.warning("abort failed", extra={"why": _why(error)})
+            self._replace(producer)
+
+    def _replace(self, producer: Producer) -> None:
+        self._producer = None
+        _leave(producer)
+        try:
+            self.open()
+        except KafkaException as error:
+            log.warning("no new producer yet", extra={"why": _why(error)})
 
 
 # ── without ──
@@ -159,30 +203,48 @@ class CompensatingWriter:
     def open(self) -> None:
         self._producer = Producer(self._settings)
 
-    def write(self, parts: Sequence[Part], member: Membership) -> Receipt:
+    def write(self, parts: Sequence[Part], member: Membership, sent: Sent = _nobody) -> Receipt:
         if not member.counts:
             raise CommitFailed("fenced", "the group has no such member at the moment")
         if self._producer is None:
             self.open()
         producer = self._producer
         assert producer is not None
-        receipt: Receipt = {part.name.partition: {} for part in parts}
-        failed: list[str] = []
+        refusing = Refusing()
+        sent()  # it is waiting all the time
         try:
-            for stage in ("first", "second", "third"):
-                for part in parts:
-                    if stage == "first":
-                        _produce_outputs(producer, part.outputs, _failing(failed))
-                    outs = getattr(part, stage)(self._names)
-                    _produce(producer, outs, receipt[part.name.partition], failed)
-                if producer.flush(self._limits.call_s) or failed:
-                    why = failed[0] if failed else "not acknowledged in time"
-                    self._producer = None
-                    _leave(producer)
-                    raise CommitFailed("unknown", why)
-        except KafkaException as error:
+            return self._stages(producer, parts, refusing)
+        except RefusedOutputs as error:
+            raise CommitFailed("unknown", str(error), error.refusals) from error
+        except (KafkaException, SystemError) as error:
+            self._leave(producer)
             raise CommitFailed(_how(error), _why(error)) from error
-        return receipt
+
+    def _stages(self, producer: Producer, parts: Sequence[Part], refusing: Refusing) -> Receipt:
+        put = putter(producer, refusing.failed)
+        ends = [Ends(refusing.failed) for _ in parts]
+        for part in parts:
+            put_outputs(producer, part, refusing)
+            part.put_first(put, self._names)
+        self._acknowledged(producer, refusing)
+        for part, of in zip(parts, ends, strict=True):
+            part.put_second(put, self._names, of)
+        self._acknowledged(producer, refusing)
+        for part in parts:
+            part.put_third(put, self._names)
+        self._acknowledged(producer, refusing)
+        return _receipt(parts, ends)
+
+    def _acknowledged(self, producer: Producer, refusing: Refusing) -> None:
+        if producer.flush(self._limits.call_s) == 0 and not refusing.errors:
+            return
+        self._leave(producer)
+        why = refusing.errors[0] if refusing.errors else "not acknowledged in time"
+        raise CommitFailed("unknown", why, refusing.found)
+
+    def _leave(self, producer: Producer) -> None:
+        self._producer = None
+        _leave(producer)
 
 
 def commit_offsets(consumer: Consumer, parts: Sequence[Part]) -> None:
@@ -199,62 +261,11 @@ def commit_offsets(consumer: Consumer, parts: Sequence[Part]) -> None:
 # ── parts ──
 
 
-def _produce_outputs(
-    producer: Producer, outputs: Sequence[Output], on_delivery: Callable[..., None] | None = None
-) -> None:
-    """What handlers sent: as many as there are messages, so it is done with little ado."""
-    produce = producer.produce
-    told: dict[str, Any] = {} if on_delivery is None else {"on_delivery": on_delivery}
-    for topic, value, key, partition, headers in outputs:
-        while True:
-            try:
-                if headers:
-                    produce(topic, value, key, partition, headers=list(headers), **told)
-                else:
-                    produce(topic, value, key, partition, **told)
-                break
-            except BufferError:
-                producer.poll(ROOM_S)
-
-
-def _failing(failed: list[str]) -> Callable[..., None]:
-    return _noting({}, NOT_A_RETRY, failed)
-
-
-def _produce(
-    producer: Producer,
-    outs: Iterable[Out],
-    offsets: dict[int, int],
-    failed: list[str] | None = None,
-) -> None:
-    produce = producer.produce
-    for topic, value, key, partition, headers, timestamp_ms, retry_of in outs:
-        told: dict[str, Any] = {}
-        if headers:
-            told["headers"] = list(headers)
-        if timestamp_ms:
-            told["timestamp"] = timestamp_ms
-        if retry_of != NOT_A_RETRY or failed is not None:
-            told["on_delivery"] = _noting(offsets, retry_of, failed)
-        while True:
-            try:
-                produce(topic, value, key, partition, **told)
-                break
-            except BufferError:
-                producer.poll(ROOM_S)
-
-
-def _noting(
-    offsets: dict[int, int], id: int, failed: list[str] | None
-) -> Callable[[KafkaError | None, Any], None]:
-    def note(error: KafkaError | None, message: Any) -> None:
-        if error is not None:
-            if failed is not None:
-                failed.append(str(error))
-        elif id != NOT_A_RETRY:
-            offsets[id] = message.offset()
-
-    return note
+def _receipt(parts: Sequence[Part], ends: Sequence[Ends]) -> Receipt:
+    return {
+        part.name.partition: of.offsets([item.id for item in part.commit.redirected])
+        for part, of in zip(parts, ends, strict=True)
+    }
 
 
 def _patiently(call: Callable[[float], object], limits: Limits) -> None:
@@ -269,8 +280,10 @@ def _patiently(call: Callable[[float], object], limits: Limits) -> None:
                 raise
 
 
-def _how(error: KafkaException) -> Ended:
-    told = error.args[0]
+def _how(error: KafkaException | SystemError) -> Ended:
+    told = error.args[0] if error.args else None
+    if not isinstance(told, KafkaError):
+        return "unknown"
     if told.code() in FENCED:
         return "fenced"
     return "aborted" if told.txn_requires_abort() else "unknown"
@@ -290,7 +303,7 @@ def _free(producer: Producer) -> None:
     try:
         producer.purge()
         producer.flush(1.0)
-    except (KafkaException, RuntimeError):
+    except (KafkaException, RuntimeError, SystemError):
         pass  # it is no longer needed
 
 
@@ -301,7 +314,7 @@ def offset_for(name_topic: str, partition: int, position: int, metadata: str) ->
 # ── the thread ──
 
 
-Work = tuple[Sequence[Part], Membership]
+Work = tuple[Sequence[Part], Membership, Sent]
 Job = tuple[Work | None, "Future[Receipt]"]  # None: open the producer
 
 
@@ -324,8 +337,13 @@ class Committer:
     def open(self) -> Future[Receipt]:
         return self._put(None)
 
-    def submit(self, parts: Sequence[Part], member: Membership) -> Future[Receipt]:
-        return self._put((parts, member))
+    def submit(
+        self, parts: Sequence[Part], member: Membership, sent: Sent = _nobody
+    ) -> Future[Receipt]:
+        """`sent` is called when brokers are all that it waits for, or when it is over."""
+        future = self._put((parts, member, sent))
+        future.add_done_callback(lambda _: sent())
+        return future
 
     def _put(self, work: Work | None) -> Future[Receipt]:
         future: Future[Receipt] = Future()

@@ -1,98 +1,12 @@
-"""What the retry and lock topics hold, as columns, and single messages of the retry topic again.
-
-    read_to         every committed record of [start, end), chunk by chunk: for start-ups and tails
-    retry_records   the messages at these offsets of the retry topic
-
-Both go through our own client: a million lock records become a few arrays, not a million objects.
-What aborted transactions left is taken out here, as every consumer does; on a chunk without any,
-which is nearly each of them, that is one look at the headers of its batches.
-
-A retry record that memory knows of is committed and, while its lock is held, never written again.
-So it can be read at its offset without regard to transactions: nobody's open one is in the way.
-"""
+"""The retry topic's messages as a handler gets them; how they are read is the client's to know."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
-
-import numpy as np
-
-from sexton.base.partitions import TopicPartition
-from sexton.client.client import Client
-from sexton.client.committed import CommittedBatches
-from sexton.client.reading import PartitionReader
-from sexton.client.replica import Chunk, Isolation
-from sexton.client.retrying import Patience
-from sexton.machines.retry_columns import Rows
+from sexton.client.retry_reading import committed_columns, read_to, retry_records
 from sexton.machines.retry_records import RetryRecord
-from sexton.records.columns import Columns, read_headers
-from sexton.records.decoder import decode
-from sexton.records.layout import CONTROL
-from sexton.records.tables import field
 from sexton.retry.messages import Payload
 
-# An open transaction of a predecessor is waited for as long as its timeout lasts.
-WAITING = Patience(timeout_ms=900_000, backoff_ms=10, most_backoff_ms=250)
-BACK_BYTES = 1 << 20  # of one look at the retry topic; more of what is wanted may come with it
-
-
-async def read_to(
-    client: Client, at: TopicPartition, start: int, end: int
-) -> AsyncGenerator[tuple[Rows, int], None]:
-    """Committed records, and the position after them; what follows the last was compacted away."""
-    settled = CommittedBatches()
-    reader = PartitionReader(client, at, patience=WAITING)
-    async with aclosing(reader.read(start, end, isolation=Isolation.READ_COMMITTED)) as chunks:
-        async for chunk in chunks:
-            yield committed_rows(chunk, settled, at), chunk.next_offset
-
-
-def committed_columns(chunk: Chunk, settled: CommittedBatches, at: TopicPartition) -> Columns:
-    """Without what was aborted; markers may be among them."""
-    if chunk.aborted:
-        return decode(b"".join(batch.data for batch in settled.of(chunk)), str(at))
-    return decode(chunk.data, str(at))
-
-
-def committed_rows(chunk: Chunk, settled: CommittedBatches, at: TopicPartition) -> Rows:
-    columns = committed_columns(chunk, settled, at)
-    control = field(columns.headers_of_batches, "attributes") & CONTROL != 0
-    if not control.any():
-        return Rows(columns.offset, columns.key, columns.value)
-    kept = ~control[columns.batch]
-    return Rows(columns.offset[kept], columns.key.take(kept), columns.value.take(kept))
-
-
-async def retry_records(
-    client: Client, at: TopicPartition, wanted: Iterable[int]
-) -> dict[int, tuple[bytes, RetryRecord]]:
-    """By offset: the record's key and the message in it; what is not there is left out."""
-    left = sorted(set(wanted))
-    found: dict[int, tuple[bytes, RetryRecord]] = {}
-    reader = PartitionReader(client, at)
-    while left:
-        reached = left[0] + 1
-        reading = reader.read(left[0], left[0] + 1, chunk_bytes=BACK_BYTES)
-        async with aclosing(reading) as chunks:
-            async for chunk in chunks:
-                columns = decode(chunk.data, str(at))
-                found |= _messages(columns, left)
-                reached = max(reached, chunk.next_offset)
-        left = [offset for offset in left if offset >= reached]
-    return found
-
-
-def _messages(columns: Columns, wanted: list[int]) -> dict[int, tuple[bytes, RetryRecord]]:
-    found = {}
-    rows = np.flatnonzero(np.isin(columns.offset, np.array(wanted, np.int64)))
-    for row in rows.tolist():
-        key, value = columns.key[row], columns.value[row]
-        if key is None or value is None:
-            continue
-        record = RetryRecord.decode(value, read_headers(columns.headers[row]))
-        found[int(columns.offset[row])] = (key, record)
-    return found
+__all__ = ["committed_columns", "payload_in", "read_to", "retry_records"]
 
 
 def payload_in(record: RetryRecord) -> Payload:

@@ -5,16 +5,20 @@
 In a transaction all of it is one; without, each stage is acknowledged before the next begins
 (`machines.retry_rounds.Commit` says why). Lock and retry records go to the task's own partition, a
 dead letter to the partition that its message came from.
+
+Where retry records are in their partition, memory wants to know. A producer that numbers what it
+sends has them appended in order, so the offsets of the first and the last tell all, unless somebody
+else has written between them: an operator's command. Then the task starts up again, which is rare
+and always right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.retry_records import (
-    Header,
     RetryRecord,
     TaskName,
     dead_letter_headers,
@@ -22,22 +26,11 @@ from sexton.machines.retry_records import (
 )
 from sexton.machines.retry_rounds import Commit, Failure, Item, Outcome
 from sexton.retry.handlers import RoundOfTask
-from sexton.retry.messages import Headers, Output
+from sexton.retry.messages import Output
 from sexton.retry.outcomes import failure_of
 from sexton.retry.topics import Names
 
-NO_TIME = 0  # librdkafka takes the time of sending then
-NOT_A_RETRY = -1
-
-
-class Out(NamedTuple):
-    topic: str
-    value: bytes | None
-    key: bytes | None
-    partition: int
-    headers: Sequence[Header] | Headers | None = None
-    timestamp_ms: int = NO_TIME
-    retry_of: int = NOT_A_RETRY  # the id whose place in the retry topic we want to hear of
+Put = Callable[..., None]  # confluent_kafka's produce: topic, value, key, partition, ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,35 +51,41 @@ class Part:
     def outputs(self) -> Sequence[Output]:
         return () if self.of is None else self.of.outputs
 
-    def first(self, names: Names) -> Iterator[Out]:
+    def put_first(self, put: Put, names: Names) -> None:
         """After the outputs."""
         of, commit, partition = self.of, self.commit, self.name.partition
         if of is not None:
             for item in commit.dead:
-                yield self._dead_letter(names, of, item)
+                self._put_dead_letter(put, names, of, item)
+        said, told = "", reason_headers("")
         for key, value, reason in commit.locks:
-            told = reason_headers(reason) if reason else None
-            yield Out(names.locks, value, key, partition, told)
+            if not reason:
+                put(names.locks, value, key, partition)
+                continue
+            if reason != said:  # what fails together fails for the same reason
+                said, told = reason, reason_headers(reason)
+            put(names.locks, value, key, partition, headers=told)
 
-    def second(self, names: Names) -> Iterator[Out]:
-        commit, partition = self.commit, self.name.partition
-        for item in commit.redirected:
-            assert self.of is not None
-            payload = self.of.payload(item)
-            record = RetryRecord(
-                payload.key, item.key, payload.value, payload.headers, payload.timestamp_ms
-            )
-            value, headers = record.encode()
-            key = self.name.id_of(item.id)
-            yield Out(names.retry, value, key, partition, headers, NO_TIME, item.id)
-        for key in commit.retry_tombstones:
-            yield Out(names.retry, None, key, partition)
+    def put_second(self, put: Put, names: Names, ends: Ends) -> None:
+        of, commit, partition = self.of, self.commit, self.name.partition
+        prefix, last = self.name.prefix, len(commit.redirected) - 1
+        for number, item in enumerate(commit.redirected):
+            assert of is not None
+            key, value, headers, timestamp_ms = of.payload(item)
+            value, told = RetryRecord(key, item.key, value, headers, timestamp_ms).encode()
+            name = b"%b%d" % (prefix, item.id)
+            if number in (0, last):
+                put(names.retry, value, name, partition, headers=told, on_delivery=ends.note)
+            else:
+                put(names.retry, value, name, partition, headers=told)
+        for name in commit.retry_tombstones:
+            put(names.retry, None, name, partition)
 
-    def third(self, names: Names) -> Iterator[Out]:
-        for key in self.commit.lock_tombstones:
-            yield Out(names.locks, None, key, self.name.partition)
+    def put_third(self, put: Put, names: Names) -> None:
+        for name in self.commit.lock_tombstones:
+            put(names.locks, None, name, self.name.partition)
 
-    def _dead_letter(self, names: Names, of: RoundOfTask, item: Item) -> Out:
+    def _put_dead_letter(self, put: Put, names: Names, of: RoundOfTask, item: Item) -> None:
         payload = of.payload(item)
         failure = item.failure or Failure("no reason was given")
         error = of.errors.get(item.id)
@@ -95,11 +94,29 @@ class Part:
             self.name.id_of(item.id), item.attempts, failure.reason, failure.exception, stack
         )
         assert item.outcome is Outcome.DEAD
-        return Out(
-            names.dead,
-            payload.value,
-            payload.key,
-            self.name.partition,
-            [*payload.headers, *told],
-            max(payload.timestamp_ms, NO_TIME),
-        )
+        more = {"timestamp": payload.timestamp_ms} if payload.timestamp_ms > 0 else {}
+        headers = [*payload.headers, *told]
+        put(names.dead, payload.value, payload.key, self.name.partition, headers=headers, **more)
+
+
+class Ends:
+    """Where the first and the last of some records are; they were sent to one partition."""
+
+    def __init__(self, failing: Callable[[Any, Any], None] | None = None) -> None:
+        self._failing = failing
+        self._found: list[int] = []
+
+    def note(self, error: Any, message: Any) -> None:
+        if error is None:
+            self._found.append(message.offset())
+        elif self._failing is not None:
+            self._failing(error, message)
+
+    def offsets(self, ids: Sequence[int]) -> dict[int, int]:
+        """By id; empty: not known."""
+        if not ids or not self._found:
+            return {}
+        first, last = self._found[0], self._found[-1]
+        if last - first != len(ids) - 1:
+            return {}
+        return dict(zip(ids, range(first, last + 1), strict=True))

@@ -87,7 +87,7 @@ class Service:
             self._committer = Committer(self._writer, f"{name} commits")
             self._commits = Commits(
                 self._committer, self._limits, self._member, self._offsets(), self.counters,
-                self._confirmed, self._failed,
+                self._handling.refusals, self._confirmed, self._failed,
             )  # fmt: skip
             self._rounds = Rounds(config, self._handling, self._io, self.counters)
             self._pool = Pool(self._handling, config.workers, config.max_batch, f"{name} handler")

@@ -146,7 +146,7 @@ class TasksIo:
 def _news(name: TaskName, rows: Rows) -> list[Row]:
     """Commands, and what was deleted. Where our own records are, the producer has told us."""
     last = last_of_each(name, rows)
-    news: list[Row] = [(-1, name.id_of(message), None) for message in last.gone]
+    news: list[Row] = [(-1, name.id_of(message), None) for message in last.gone.tolist()]
     for row in last.others:
         key = rows.key[row]
         if key is not None and key.startswith(COMMAND):

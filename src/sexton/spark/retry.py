@@ -18,15 +18,17 @@ does, outputs and locks and what it remembers, is in the sink's one transaction 
 
 from __future__ import annotations
 
-import re
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sexton.base.errors import ConfigError
+from sexton.client.retry_topics import Names
+from sexton.machines.retry_outcomes import Errors, check_errors
 from sexton.machines.retry_settings import Backoff, Ceiling, Settings
 from sexton.spark.retry_attempt import Pipeline
 from sexton.spark.retry_batch import RetryBatches
-from sexton.spark.retry_handling import Errors, Handler, is_verdict
+from sexton.spark.retry_handling import Handler
 from sexton.spark.retry_stages import main_rows
 from sexton.spark.retry_tick import Alarm, with_ticks
 from sexton.spark.retry_topics import Topics
@@ -37,8 +39,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+_LOG = logging.getLogger(__name__)
+# Spark gives the Python process of a source ten seconds to come up, and no setting changes that.
+# Where many start at once, or the machine is busy, this is too little for one that imports Spark.
+SLOW_START = "Python worker failed to connect back"
+STARTS = 8
+_LOOK_S = 0.1
 _NEEDED = ("key", "value", "partition", "offset", "timestamp")
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def ordered_retry(
@@ -54,6 +61,7 @@ def ordered_retry(
     max_attempts: int = 10,
     at_ceiling: Ceiling = "freed",
     backoff: Backoff | None = None,
+    max_pending: int = 100_000,
     errors: Errors | None = None,
     retry_topic: str | None = None,
     lock_topic: str | None = None,
@@ -68,9 +76,10 @@ def ordered_retry(
     `df` is a stream of `topic` and of no other, with the columns of Spark's Kafka source. The
     handler is given a `Message` and returns what is to be written to `output_topic`: nothing, a
     value (which gets the message's key), an `Output`, or several. What it raises decides as in
-    `sexton.retry`: Retry, Dead and Drop by their names, other types by `errors`, else Retry.
+    `sexton.retry`: Retry, Dead and Drop as they say, other types by `errors`, else Retry.
     `lock_key` is what must stay in order, an expression over the columns. `name` is the pipeline's;
-    checkpoint, topics and transactional id belong to it. `trigger`, `options` and `after_batch` are
+    checkpoint, topics and transactional id belong to it. While `max_pending` messages of a
+    partition wait, no more rows are taken. `trigger`, `options` and `after_batch` are
     as in `exactly_once`.
     """
     pipeline = pipeline_of(
@@ -80,7 +89,7 @@ def ordered_retry(
         after_batch=after_batch, growth_accepted=growth_accepted,
         settings=Settings(
             max_attempts=max_attempts, at_ceiling=at_ceiling, backoff=backoff or Backoff(),
-            ids_per_task=True,
+            max_pending=max_pending, ids_per_task=True,
         ),
     )  # fmt: skip
     return start(df, pipeline, checkpoint, trigger)
@@ -104,20 +113,12 @@ def pipeline_of(
     growth_accepted: bool = False,
 ) -> Pipeline:
     named = checked_name("name", name or f"retry-{topic}")
-    base = f"{topic}.{PREFIX}{named}"  # by the group, so that `sexton retry` finds them
-    topics = Topics(
-        topic, output_topic, retry_topic or f"{base}.retry", lock_topic or f"{base}.locks",
-        dead_letter_topic or f"{base}.dead",
-    )  # fmt: skip
-    for each in topics.beside:
-        if not _TOPIC.fullmatch(each):
-            raise ConfigError(each, "cannot be the name of a topic", "name it yourself")
-    if len({topic, *topics.written}) < 5:
-        raise ConfigError("topics", "main, output, retry, locks and dead letters must be different")
-    for kind, verdict in (errors or {}).items():
-        if not is_verdict(verdict):
-            why = f"{kind.__name__} becomes {verdict!r}"
-            raise ConfigError("errors", why, "it has to be Retry, Dead or Drop of sexton.retry")
+    # By the group, so that `sexton retry` finds them.
+    names = Names.of(topic, f"{PREFIX}{named}", retry_topic, lock_topic, dead_letter_topic)
+    if output_topic in (topic, *names.beside):
+        raise ConfigError("output_topic", f"{output_topic} is another topic of this pipeline")
+    topics = Topics(names, output_topic)
+    check_errors(errors or {})
     sink = sink_settings(
         topic=None, bootstrap_servers=bootstrap_servers, options=options,
         marker_topic=topics.locks, after_batch=after_batch,
@@ -136,6 +137,17 @@ def start(
         hint = "it has to be a stream of the topic itself, with the columns of Spark's Kafka source"
         raise ConfigError("df", f"has no column {', '.join(missing)}", hint)
     main_rows(df, pipeline.lock_key)  # what is wrong with their types is said now
+    for starts in range(1, STARTS + 1):
+        batches, query = _started(df, pipeline, checkpoint, trigger)
+        if starts == STARTS or _is_under_way(batches, query):
+            break
+        _LOG.warning("pipeline=%s start=%d failed=%s", pipeline.name, starts, SLOW_START)
+    return query
+
+
+def _started(
+    df: DataFrame, pipeline: Pipeline, checkpoint: str, trigger: Mapping[str, Any] | None
+) -> tuple[RetryBatches, StreamingQuery]:
     alarm = Alarm()
     batches = RetryBatches(pipeline, alarm)
     writer = with_ticks(df, alarm).writeStream.foreachBatch(batches)
@@ -143,5 +155,13 @@ def start(
     if trigger:
         writer = writer.trigger(**trigger)
     query = writer.start()
-    batches.belongs_to(query.id)
-    return query
+    batches.belongs_to(query.id, lambda: query.isActive)
+    return batches, query
+
+
+def _is_under_way(batches: RetryBatches, query: StreamingQuery) -> bool:
+    """False: Spark was not ready for its first batch, which every run has, and may be next time."""
+    while not batches.begun.wait(_LOOK_S):
+        if not query.isActive:
+            return SLOW_START not in str(query.exception())
+    return True

@@ -8,9 +8,10 @@
     one transaction                 outputs, retry records, dead letters, locks, tombstones,
                                     the position of each partition, and the batch's marker
 
-The sender reads the marker after it has fenced everybody. If it finds the batch before ours there,
-nobody has written for this pipeline since we read what is pending, and what we know is right. Our
-memory of it changes when the transaction is committed, not before.
+The sender reads the marker after it has fenced everybody. If it finds there what we found when we
+began, or what we have written since, nobody else has written for this pipeline since we read what
+is pending, and what we know is right. Our memory of it changes when the transaction is committed,
+not before.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.transacting import Committed, commit_offset
+from sexton.machines.retry_outcomes import Errors
 from sexton.machines.retry_records import (
     RetryRecord,
     TaskName,
@@ -34,20 +36,21 @@ from sexton.machines.retry_records import (
 from sexton.machines.retry_rounds import Commit, Failure, Item, Round
 from sexton.machines.retry_settings import Settings
 from sexton.spark.background import BackgroundLoop
-from sexton.spark.retry_handling import NOTE, RECORD, SEEN, Errors, Handler, Handling
+from sexton.spark.retry_handling import NOTE, RECORD, SEEN, Handler, Handling
 from sexton.spark.retry_notes import take_notes
 from sexton.spark.retry_reading import Owned, Reading
+from sexton.spark.retry_rules import RETRY_RULES, RetryRules
 from sexton.spark.retry_stages import due_rows, forget, handled_rows, record_row, sent
 from sexton.spark.retry_tick import now_ms
 from sexton.spark.retry_topics import Topics, prepare
 from sexton.spark.sink_encoding import Encoding
-from sexton.spark.sink_marker import Marker, is_to_write
+from sexton.spark.sink_marker import Marker
 from sexton.spark.sink_protocol import Answer, Plan, begin, commit
 from sexton.spark.sink_settings import SinkSettings
 from sexton.spark.sink_topics import topic_limits
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,7 +67,7 @@ class Pipeline:
     sink: SinkSettings
     settings: Settings
     growth_accepted: bool = False
-    redirects: bool = True  # False only where a test shows what it is for
+    rules: RetryRules = RETRY_RULES
 
 
 @dataclass(slots=True, eq=False)
@@ -72,11 +75,16 @@ class Known:
     """What is pending, as of the last committed batch."""
 
     owned: dict[int, Owned]
+    marker: Committed | None  # as it was when this was read
     reaped: dict[int, Commit] = field(default_factory=dict)  # to be written with the next batch
 
     @property
     def is_good(self) -> bool:
         return not any(each.task.restart for each in self.owned.values())
+
+    @property
+    def is_full(self) -> bool:
+        return any(each.task.paused for each in self.owned.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +101,12 @@ class Attempt:
         began_s = time.monotonic()
         partitions = self.loop.run(prepare(self.client, self.pipeline.topics))
         begun = begin(self.plan)  # the fence: everything below is read after it
-        if not is_to_write(self.plan.batch, Marker.from_committed(begun.marker, self.plan.group)):
+        if not self._is_to_write(begun.marker):
             return None
         starting = self._reading.start_up(
             self.pipeline.settings, partitions, growth_accepted=self.pipeline.growth_accepted
         )
-        known = Known(self.loop.run(starting))
+        known = Known(self.loop.run(starting), begun.marker)
         for number, each in known.owned.items():
             stale = each.task.reap()
             if stale is not None:  # it is not among what is pending: memory does not change by it
@@ -111,12 +119,18 @@ class Attempt:
 
     @property
     def _reading(self) -> Reading:
-        return Reading(self.client, self.pipeline.topics, self.plan.group, self.plan.patience)
+        pipeline, plan = self.pipeline, self.plan
+        return Reading(self.client, pipeline.topics, plan.group, plan.patience, pipeline.rules)
+
+    def _is_to_write(self, marker: Committed | None) -> bool:
+        return self.plan.rules.is_to_write(
+            self.plan.batch, Marker.from_committed(marker, self.plan.group)
+        )
 
     # ── the batch ──
 
-    def write(self, df: DataFrame, known: Known) -> bool:
-        """False: somebody else has written it."""
+    def write(self, spark: SparkSession, new: DataFrame | None, known: Known) -> bool:
+        """False: somebody else has written it. `new` are `main_rows`; None: retries alone."""
         owned = known.owned
         self.loop.run(self._reading.tails(owned))
         for each in owned.values():
@@ -126,7 +140,7 @@ class Attempt:
         rounds = {number: each.task.begin(now, (), ()) for number, each in owned.items()}
         payloads = {number: self._payloads(number, taken) for number, taken in rounds.items()}
         due = due_rows(rounds, payloads)
-        kept = handled_rows(df, self.pipeline.lock_key, due, self._handling(owned, rounds))
+        kept = handled_rows(spark, new, due, self._handling(owned, rounds))
         try:
             told = kept.where(f"kind <> '{RECORD}'").collect()
             seen = [row for row in told if row.kind == SEEN]
@@ -135,7 +149,7 @@ class Attempt:
             commits = {each: owned[each].task.finish(rounds[each], now) for each in owned}
             ours = list(self._records(known, rounds, commits, payloads))
             records = sum(row.records for row in seen) + len(ours)
-            runs = sorted({row.run for row in seen})
+            runs = sorted({row.run for row in seen}) if self.pipeline.rules.keeps else None
             answers = sent(kept, runs, ours, records, self._encoding(), self.plan)
         finally:
             forget(kept)
@@ -154,7 +168,7 @@ class Attempt:
         pipeline = self.pipeline
         return Handling(
             pipeline.handler, pipeline.errors, pipeline.topics, pipeline.settings,
-            {number: keys for number, keys in blocked.items() if keys}, pipeline.redirects,
+            {number: keys for number, keys in blocked.items() if keys}, pipeline.rules,
         )  # fmt: skip
 
     def _encoding(self) -> Encoding:
@@ -203,13 +217,9 @@ class Attempt:
         self, known: Known, commits: dict[int, Commit], answers: Sequence[Answer], records: int
     ) -> bool:
         (answer,) = answers
-        group = self.plan.group
-        if is_to_write(self.plan.batch, Marker.from_committed(answer.marker, group)):
-            if not answer.late_ms and answer.records != records:
-                why = f"{answer.records} records were sent, of {records}: a task was run again"
-                raise PeerError("Spark", why)
-            if not answer.late_ms:
-                self._offsets(known, commits, answer)
+        if self._is_to_write(answer.marker) and not answer.late_ms:
+            self._check(known, answer, records)
+            self._offsets(known, commits, answer)
         if not commit(self.plan, answers):
             return False
         known.reaped.clear()
@@ -220,8 +230,22 @@ class Attempt:
             for report in each.task.take_reports():
                 name = TaskName(self.pipeline.topics.main, number)
                 at = str(name) if report.id is None else name.id_of(report.id).decode()
-                _LOG.warning("pipeline=%s %s at=%s %s", group, report.code, at, report.text)
+                _LOG.warning(
+                    "pipeline=%s %s at=%s %s",
+                    self.pipeline.name, report.code, at, report.text,
+                )  # fmt: skip
         return True
+
+    def _check(self, known: Known, answer: Answer, records: int) -> None:
+        """What we know is right if nobody has written since, and what we sent if all is there."""
+        rules = self.pipeline.rules
+        if rules.keeps and answer.records != records:
+            why = f"{answer.records} records were sent, of {records}: a task was run again"
+            raise PeerError("Spark", why)
+        # Whoever has committed a batch is told by the marker's run if somebody else has since.
+        began = not self.plan.batch.committed_before
+        if rules.unchanged and began and answer.marker != known.marker:
+            raise PeerError(self.plan.group, "another driver has written since this one began")
 
     def _offsets(self, known: Known, commits: dict[int, Commit], answer: Answer) -> None:
         """Where each partition stands and below which id nothing waits: the next start reads it."""

@@ -3,6 +3,14 @@
 What the driver knows of pending messages is good for one batch: the next one builds on it only if
 this one was committed. Whatever fails, the batch is tried again from the start, with the fence and
 with everything read anew; `retry_attempt` is one such attempt.
+
+A stream cannot be told to wait, but a batch can. While as many messages wait as may, its rows are
+not taken: the batch stays open, and retries alone are run, in transactions of their own. For these
+the marker says again what it said, that the batch before is there:
+
+    batch 7  ──▶  retries (marker 6)  ──▶  retries (marker 6)  ──▶  rows and retries (marker 7)
+
+If the driver dies meanwhile, the next one finds marker 6 and takes the batch up.
 """
 
 from __future__ import annotations
@@ -10,14 +18,17 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sexton.base.errors import ConfigError
+from sexton.base.errors import ConfigError, SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.spark.background import BackgroundLoop
 from sexton.spark.retry_attempt import Attempt, Known, Pipeline
+from sexton.spark.retry_stages import main_rows
 from sexton.spark.retry_tick import Alarm, now_ms
-from sexton.spark.sink_marker import Batch, SinkRefused
+from sexton.spark.sink_marker import Batch, Marker, SinkRefused, is_to_write
 from sexton.spark.sink_protocol import Plan, TooSlow, abandon
 from sexton.spark.sink_tasks import with_hint
 from sexton.spark.sink_topics import client_for
@@ -27,6 +38,11 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 LISTEN_MS = 10_000  # while something waits, an operator may have something to say about it
+_LOOK_S = 0.2  # while a batch waits: has the query been stopped?
+
+
+class Stopped(SextonError):
+    """The query was stopped while a batch waited; the next run takes it up."""
 
 
 class RetryBatches:
@@ -35,61 +51,81 @@ class RetryBatches:
         self._alarm = alarm
         self._run = str(uuid.uuid4())
         self._query = ""
+        self._is_active: Callable[[], bool] = lambda: True
         self._named = threading.Event()
         self._committed = False
         self._known: Known | None = None
+        self.begun = threading.Event()  # Spark has come as far as a batch
 
-    def belongs_to(self, query: str) -> None:
+    def belongs_to(self, query: str, is_active: Callable[[], bool] = lambda: True) -> None:
         """The id in the checkpoint; Spark tells it when the query has been started."""
         self._query = query
+        self._is_active = is_active
         self._named.set()
 
     def __call__(self, df: DataFrame, number: int) -> None:
+        self.begun.set()
         self._named.wait()
+        while not self._insist(df, number):
+            self._wait()
+        self._alarm.set(self._due_ms())
+
+    def _insist(self, df: DataFrame, number: int) -> bool:
+        """False: retries alone, and its rows are still to be taken."""
         sink = self._pipeline.sink
-        batch = Batch(
-            self._pipeline.name, number, self._query, self._run, self._committed, sink.after_batch
-        )
         timeout_ms = sink.timeout_ms
         for attempt in range(1, sink.attempts + 1):
             try:
-                self._attempt(df, self._plan(batch, timeout_ms))
-                break
+                return self._attempt(df, self._plan(number, timeout_ms))
             except SinkRefused as error:
                 raise with_hint(error) from error.__cause__
             except ConfigError as error:
-                abandon(self._plan(batch, sink.timeout_ms))
+                abandon(self._plan(number, sink.timeout_ms))
                 raise with_hint(error) from error.__cause__
             except Exception as error:
                 if attempt == sink.attempts:
-                    abandon(self._plan(batch, sink.timeout_ms))
+                    abandon(self._plan(number, sink.timeout_ms))
                     raise
                 if isinstance(error, TooSlow):
                     timeout_ms *= 2
                 why = (str(error).strip() or repr(error)).splitlines()[0]
                 _LOG.warning(
                     "pipeline=%s batch=%d attempt=%d failed=%s",
-                    batch.pipeline, number, attempt, why,
+                    self._pipeline.name, number, attempt, why,
                 )  # fmt: skip
-        self._alarm.set(self._due_ms())
+        raise AssertionError("there is at least one attempt")
 
-    def _attempt(self, df: DataFrame, plan: Plan) -> None:
+    def _attempt(self, df: DataFrame, plan: Plan) -> bool:
         known, self._known = self._known, None  # unless all goes well
         with BackgroundLoop() as loop:
             client = client_for(plan.kafka)
             try:
                 attempt = Attempt(self._pipeline, plan, loop, client)
                 known = known or attempt.start()
-                if known is not None and attempt.write(df, known):
+                if known is None:
+                    return True
+                full = known.is_full and plan.batch.number > 0  # before the first nothing waits
+                if full:
+                    attempt = replace(attempt, plan=_with_retries_alone(plan))
+                new = None if full else main_rows(df, self._pipeline.lock_key)
+                if attempt.write(df.sparkSession, new, known):
                     self._committed = True
                     self._known = known if known.is_good else None
+                return not full
             finally:
                 loop.run(client.close())
 
-    def _plan(self, batch: Batch, timeout_ms: int) -> Plan:
+    def _plan(self, number: int, timeout_ms: int) -> Plan:
         sink = self._pipeline.sink
+        batch = Batch(
+            self._pipeline.name, number, self._query, self._run, self._committed, sink.after_batch
+        )
         marker_at = TopicPartition(sink.marker_topic, 0)
-        return Plan(sink.kafka, batch, marker_at, timeout_ms, sink.patience, sink.probe)
+        return Plan(
+            sink.kafka, batch, marker_at, timeout_ms, sink.patience, sink.probe, rules=sink.rules
+        )
+
+    # ── when the next one is wanted ──
 
     def _due_ms(self) -> int | None:
         """When a batch is wanted, whether rows have come or not."""
@@ -101,3 +137,24 @@ class RetryBatches:
         if any(len(task.pending) for task in tasks):
             told.append(now + LISTEN_MS)
         return min(told, default=None)
+
+    def _wait(self) -> None:
+        """Until a retry is due, though the rows of this batch were not taken."""
+        due_ms, nothing = self._due_ms(), threading.Event()
+        while self._is_active():
+            left_ms = 0 if due_ms is None else due_ms - now_ms()
+            if left_ms <= 0:
+                return
+            nothing.wait(min(_LOOK_S, left_ms / 1000))
+        why = "was stopped while it waited for messages to be settled"
+        raise Stopped(self._pipeline.name, why)
+
+
+def _with_retries_alone(plan: Plan) -> Plan:
+    before = replace(plan.batch, number=plan.batch.number - 1)
+    return replace(plan, batch=before, rules=replace(plan.rules, is_to_write=_is_there))
+
+
+def _is_there(batch: Batch, marker: Marker | None) -> bool:
+    """Of the batch before: it is, as it has to be if retries alone are to be written after it."""
+    return not is_to_write(batch, marker)

@@ -17,16 +17,17 @@ the run, and the driver takes records and notes of the same run only.
 
 from __future__ import annotations
 
-import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from sexton.machines.retry_outcomes import Errors, Retry, failure_of, outcome_of
 from sexton.machines.retry_pending import UNKNOWN, LaneKey, lane_key
 from sexton.machines.retry_records import Header, RetryRecord, TaskName, dead_letter_headers
 from sexton.machines.retry_rounds import Failure, Item, Lane, Outcome, Round
 from sexton.machines.retry_settings import Settings
+from sexton.spark.retry_rules import RETRY_RULES, RetryRules
 from sexton.spark.retry_topics import Topics
 
 _HEADERS = "array<struct<key: string, value: binary>>"
@@ -38,19 +39,11 @@ RESULTS = (
     "kind string, run string, topic string, partition int, key binary, value binary, "
     f"headers {_HEADERS}, timestamp timestamp, "
     "of int, id bigint, lock_key binary, retry boolean, outcome string, reason string, "
-    "exception string, records bigint"
+    "exception string, after_ms bigint, records bigint"
 )
 RECORD, NOTE, SEEN = "record", "note", "seen"
 LEFT = "left"  # the outcome of a row that was not run
 _MANY = 1_000  # rows that are given to Spark at once
-MOST_REASON = 500
-# A handler says what is to become of a message by these. They are the service's, and known by name
-# because neither package may import the other.
-_VERDICTS = {
-    "sexton.retry.outcomes.Retry": Outcome.RETRY,
-    "sexton.retry.outcomes.Dead": Outcome.DEAD,
-    "sexton.retry.outcomes.Drop": Outcome.DROP,
-}
 
 
 class Message(NamedTuple):
@@ -80,7 +73,6 @@ class Output(NamedTuple):
 
 
 Handler = Callable[[Message], Any]
-Errors = Mapping[type[Exception], type[Exception]]
 Rows = Callable[[Iterable[Any]], Iterator[Any]]
 
 
@@ -91,7 +83,7 @@ class Handling:
     topics: Topics
     settings: Settings
     blocked: Mapping[int, frozenset[LaneKey]]  # by partition, the keys that something waits for
-    redirects: bool = True  # False: failures block nobody, which is wrong, as a test shows
+    rules: RetryRules = RETRY_RULES
 
 
 def handled(handling: Handling) -> Rows:
@@ -144,14 +136,19 @@ class _Work:
         lane = Lane(lane_key(row.lock_key, row.id))
         item = Item(row.id, row.lock_key, row.attempts, -1 if row.retry else 0, UNKNOWN, lane)
         headers = tuple((each["key"], each["value"]) for each in row.headers or ())
-        outputs, outcome, failure = self._tried(row, headers)
+        outputs, error = self._tried(row, headers)
+        outcome, failure = Outcome.DONE, None
+        if error is not None:
+            outcome = outcome_of(error, self._handling.errors)
+            failure = failure_of(error)
         self._round.note(item, outcome, failure)
         if lane.stopped:
             self._stopped.add((row.of, lane.key))
         assert item.outcome is not None
         self._write(row, item, headers, outputs)
         if row.retry or item.outcome is not Outcome.DONE:
-            self._note(row, outcome.value, failure)
+            after_ms = error.after_ms if isinstance(error, Retry) else None
+            self._note(row, outcome.value, failure, after_ms)
 
     def end(self) -> None:
         """How much there is, so that nothing can be missing unnoticed."""
@@ -167,7 +164,7 @@ class _Work:
 
     def _waits(self, row: _Row) -> bool:
         key = lane_key(row.lock_key, row.id)
-        if not self._handling.redirects:
+        if not self._handling.rules.redirects:
             return False
         if (row.of, key) in self._stopped:
             return True
@@ -175,15 +172,15 @@ class _Work:
 
     def _tried(
         self, row: _Row, headers: tuple[Header, ...]
-    ) -> tuple[list[Output], Outcome, Failure | None]:
+    ) -> tuple[list[Output], Exception | None]:
         message = Message(
             self._handling.topics.main, row.of, row.id, row.key, row.value, headers,
             -1 if row.timestamp_ms is None else row.timestamp_ms, row.attempts,
         )  # fmt: skip
         try:
-            return outputs_of(self._handling.handler(message), row.key), Outcome.DONE, None
+            return outputs_of(self._handling.handler(message), row.key), None
         except Exception as error:  # noqa: BLE001  it is the handler's way to say so
-            return [], outcome_of(error, self._handling.errors), _failure(error)
+            return [], error
 
     def _write(
         self, row: _Row, item: Item, headers: tuple[Header, ...], outputs: list[Output]
@@ -235,11 +232,17 @@ class _Work:
             timestamp=None if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms * 1000,
         )  # fmt: skip
 
-    def _note(self, row: _Row, outcome: str, failure: Failure | None = None) -> None:
+    def _note(
+        self,
+        row: _Row,
+        outcome: str,
+        failure: Failure | None = None,
+        after_ms: int | None = None,
+    ) -> None:
         self._put(
             kind=NOTE, of=row.of, id=row.id, lock_key=row.lock_key, retry=row.retry,
             outcome=outcome, reason=failure and failure.reason,
-            exception=failure and failure.exception,
+            exception=failure and failure.exception, after_ms=after_ms,
         )  # fmt: skip
 
     def _put(self, **values: Any) -> None:
@@ -256,33 +259,6 @@ def outputs_of(returned: Any, key: bytes | None) -> list[Output]:
     if isinstance(returned, bytes | str):
         return [Output(returned, key)]
     return [output for each in returned for output in outputs_of(each, key)]
-
-
-def outcome_of(error: Exception, errors: Errors) -> Outcome:
-    """By the nearest of its types that says something, as with `except`; else it is tried again."""
-    for kind in type(error).__mro__:
-        verdict = _VERDICTS.get(_named(kind))
-        if verdict is None and kind in errors:
-            verdict = _VERDICTS.get(_named(errors[kind]))
-        if verdict is not None:
-            return verdict
-    return Outcome.RETRY
-
-
-def is_verdict(kind: object) -> bool:
-    return isinstance(kind, type) and _named(kind) in _VERDICTS
-
-
-def _named(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _failure(error: Exception) -> Failure:
-    name, said = type(error).__qualname__, " ".join(str(error).split())
-    ours = _named(type(error)) in _VERDICTS
-    reason = said if ours and said else f"{name}: {said}" if said else name
-    stack = "".join(traceback.format_exception(error))
-    return Failure(reason[:MOST_REASON], name, stack)
 
 
 def _bytes(data: bytes | str | None) -> bytes | None:
@@ -304,7 +280,8 @@ def results_schema() -> Any:
             ("headers", pa.list_(pa.field("element", header))),
             ("timestamp", pa.timestamp("us", "UTC")), ("of", pa.int32()), ("id", pa.int64()),
             ("lock_key", pa.binary()), ("retry", pa.bool_()), ("outcome", pa.string()),
-            ("reason", pa.string()), ("exception", pa.string()), ("records", pa.int64()),
+            ("reason", pa.string()), ("exception", pa.string()), ("after_ms", pa.int64()),
+            ("records", pa.int64()),
         ]
     )  # fmt: skip
 

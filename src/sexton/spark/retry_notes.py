@@ -54,7 +54,7 @@ def _take(owned: Owned, taken: Round, rows: list[Any]) -> None:
                 item.lane.items.append(item)
         if row.outcome != LEFT:
             failure = None if row.reason is None else Failure(row.reason, row.exception or "")
-            taken.note(item, Outcome(row.outcome), failure)
+            taken.note(item, Outcome(row.outcome), failure, row.after_ms)
     if retries:
         raise PeerError("Spark", f"has not said what became of {len(retries)} retries")
     taken.main_lanes = [lane for lane in lanes.values() if lane.items]

@@ -12,20 +12,15 @@ one query owns every partition, so one fence is for all tasks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import aclosing
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
-
-import numpy as np
 
 from sexton.base.errors import CorruptLog
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
-from sexton.client.committed import CommittedBatches
 from sexton.client.listing import EARLIEST, LATEST, list_offsets
-from sexton.client.reading import PartitionReader
-from sexton.client.replica import Isolation
+from sexton.client.retry_reading import read_to, retry_records
 from sexton.client.retrying import Patience
 from sexton.client.transacting import stable_offset
 from sexton.machines.retry_columns import Rows
@@ -47,11 +42,8 @@ from sexton.machines.retry_startup import (
     StartUp,
 )
 from sexton.machines.retry_task import Task
-from sexton.records.columns import read_headers
-from sexton.records.decoder import decode
+from sexton.spark.retry_rules import RETRY_RULES, RetryRules
 from sexton.spark.retry_topics import Topics
-
-PAYLOAD_BYTES = 1 << 20  # of one look at the retry topic
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +61,7 @@ class Reading:
     topics: Topics
     group: str
     patience: Patience
+    rules: RetryRules = RETRY_RULES
 
     # ── the start ──
 
@@ -131,8 +124,11 @@ class Reading:
         end: int,
         told: Callable[[Rows | list[tuple[int, bytes | None, bytes | None]], int], Event],
     ) -> list[Effect]:
+        if not self.rules.remembers:
+            return starting.handle(told([], end))
         begins = await list_offsets(self.client, {at: EARLIEST}, patience=self.patience)
-        async for rows in self._rows(at, min(begins[at], end), end):
+        rows_of = read_to(self.client, at, min(begins[at], end), end, self.patience)
+        async for rows, _position in rows_of:
             starting.handle(told(rows, 0))  # where it stands is said at the end
         return starting.handle(told([], end))
 
@@ -151,23 +147,14 @@ class Reading:
     async def _tail(self, at: TopicPartition, owned: Owned, end: int) -> None:
         if owned.tail_from >= end:
             return
-        async for rows in self._rows(at, owned.tail_from, end):
+        async for rows, _position in read_to(self.client, at, owned.tail_from, end, self.patience):
             told = zip(rows.offset.tolist(), range(len(rows.offset)), strict=True)
-            owned.task.tail((offset, rows.key[row], rows.value[row]) for offset, row in told)
+            owned.task.tail(
+                (offset, rows.key[row], rows.value[row])
+                for offset, row in told
+                if owned.tail_from <= offset < end
+            )
         owned.tail_from = end
-
-    async def _rows(self, at: TopicPartition, start: int, end: int) -> AsyncGenerator[Rows, None]:
-        """Committed records of [start, end); no markers."""
-        settled = CommittedBatches()
-        reader = PartitionReader(self.client, at, patience=self.patience)
-        async with aclosing(reader.read(start, end, isolation=Isolation.READ_COMMITTED)) as chunks:
-            async for chunk in chunks:
-                shown = b"".join(batch.data for batch in settled.of(chunk))
-                columns = decode(shown, str(at))
-                wanted = (columns.offset >= start) & (columns.offset < end)
-                yield Rows(
-                    columns.offset[wanted], columns.key.take(wanted), columns.value.take(wanted)
-                )
 
     # ── payloads ──
 
@@ -176,25 +163,13 @@ class Reading:
     ) -> dict[int, RetryRecord]:
         """By id; `wanted` are ids and offsets. They are committed, or nobody would know of them."""
         at = TopicPartition(self.topics.retry, name.partition)
-        ids = {offset: message for message, offset in wanted}
-        left, found = sorted(ids), dict[int, RetryRecord]()
-        reader = PartitionReader(self.client, at, patience=self.patience)
-        while left:
-            reached = left[0] + 1
-            reading = reader.read(left[0], left[0] + 1, chunk_bytes=PAYLOAD_BYTES)
-            async with aclosing(reading) as chunks:
-                async for chunk in chunks:
-                    columns = decode(chunk.data, str(at))
-                    chosen = np.isin(columns.offset, np.array(left, np.int64))
-                    for row in np.flatnonzero(chosen).tolist():
-                        message, value = ids[int(columns.offset[row])], columns.value[row]
-                        if columns.key[row] == name.id_of(message) and value is not None:
-                            headers = read_headers(columns.headers[row])
-                            found[message] = RetryRecord.decode(value, headers)
-                    reached = max(reached, chunk.next_offset)
-            left = [offset for offset in left if offset >= reached]
-        missing = sorted(set(ids.values()) - set(found))
-        if missing:
-            why = f"has no record of {name.id_of(missing[0]).decode()}, which waits"
-            raise CorruptLog(str(at), why)
+        offsets = {offset: message for message, offset in wanted}
+        read = await retry_records(self.client, at, offsets, self.patience)
+        found = {}
+        for offset, message in offsets.items():
+            key, record = read.get(offset, (None, None))
+            if key != name.id_of(message) or record is None:
+                why = f"has no record of {name.id_of(message).decode()}, which waits"
+                raise CorruptLog(str(at), why)
+            found[message] = record
         return found

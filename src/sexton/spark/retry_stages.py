@@ -27,7 +27,7 @@ from sexton.spark.sink_senders import spread
 from sexton.spark.sink_tasks import ANSWERS, BLOBS, answer_of, encoder, encoding_sender, sender
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 # Headers make large Arrow batches slow: 10,000 rows took ten times as long a row as 500.
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -69,19 +69,21 @@ def due_rows(
 
 
 def handled_rows(
-    df: DataFrame, lock_key: str, due: list[tuple[Any, ...]], handling: Handling
+    spark: SparkSession, new: DataFrame | None, due: list[tuple[Any, ...]], handling: Handling
 ) -> DataFrame:
-    """What the handler made of them: RESULTS, kept."""
-    rows = main_rows(df, lock_key)
-    if due:
-        rows = rows.union(df.sparkSession.createDataFrame(due, ROWS))
+    """What the handler made of them: RESULTS, kept. `new` are `main_rows`."""
+    rows = new
+    if due or rows is None:
+        retries = spark.createDataFrame(due, ROWS)
+        rows = retries if rows is None else rows.union(retries)
     # Rows without a key are in nobody's way, and need not all go to the same task.
     lane = "hash(of, coalesce(lock_key, binary(string(id))))"
     from pyspark.sql.functions import expr
 
     by_key = rows.repartition(expr(lane)).sortWithinPartitions("of", "id")
-    with setting(df.sparkSession, _ARROW_ROWS, ARROW_ROWS):
-        return by_key.mapInArrow(handled(handling), RESULTS).localCheckpoint(eager=True)
+    with setting(spark, _ARROW_ROWS, ARROW_ROWS):
+        told = by_key.mapInArrow(handled(handling), RESULTS)
+        return told.localCheckpoint(eager=True) if handling.rules.keeps else told
 
 
 def forget(kept: DataFrame) -> None:
@@ -109,16 +111,18 @@ def record_row(
 
 def sent(
     kept: DataFrame,
-    runs: Sequence[str],
+    runs: Sequence[str] | None,
     ours: Sequence[dict[str, Any]],
     records: int,
     encoding: Encoding,
     plan: Plan,
 ) -> list[Answer]:
-    """All records in one transaction, which stays open: the driver commits it."""
+    """All records of these runs in one transaction, which stays open: the driver commits it."""
     if not records:
         return [send(plan, [])]
-    rows = kept.where(kept.kind == RECORD).where(kept.run.isin(list(runs)))
+    rows = kept.where(kept.kind == RECORD)
+    if runs is not None:
+        rows = rows.where(kept.run.isin(list(runs)))
     if ours:
         import pyarrow as pa
 

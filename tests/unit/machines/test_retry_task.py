@@ -200,6 +200,27 @@ def test_many_waiting_of_one_key_leave_room_for_others() -> None:
     assert run(task)[0] == [2, 3, 4, 5]
 
 
+def test_while_messages_fail_few_of_a_key_are_taken_and_then_more_each_time() -> None:
+    task = start()
+    run(task, "a" * 20, {0: RETRY})
+    assert run(task, "", {1: RETRY})[0] == [0, 1]
+    assert run(task)[0] == [1, 2]
+    assert run(task)[0] == [3, 4, 5, 6]
+    assert run(task, "", {9: RETRY})[0] == [7, 8, 9]
+    assert run(task)[0] == [9, 10]
+
+
+def test_the_handler_may_say_how_long_to_wait() -> None:
+    task = start(backoff=Backoff(first_ms=3_600_000))
+    taken = task.begin(1_000, range(2), [b"a", b"b"])
+    taken.note(taken.work[0], RETRY, None, 250)
+    taken.note(taken.work[1], RETRY, None, 0)
+    task.finish(taken, 1_000)
+    task.confirmed({0: 0, 1: 1})
+    assert [held.not_before_ms for held in task.pending.held.values()] == [1_250, 1_000]
+    assert task.wake_at_ms(1_000) == 1_000
+
+
 # ── memory, and how a transaction ends ──
 
 

@@ -1,0 +1,162 @@
+"""The topics beside one that is handled with ordered retry: made as they have to be, and looked at
+before every start, of a service (`sexton.retry`) and of a query (`sexton.spark`) alike.
+
+    orders                   main       yours
+    orders.billing.retry     compacted  messages that wait, by id
+    orders.billing.locks     compacted  which keys they hold, by id
+    orders.billing.dead      kept 30 d  messages that nobody could handle
+
+The names carry the group: two groups on one topic fail on different messages. Retention by time or
+size would delete messages that still wait, so both working topics are compacted and nothing else;
+they roll and clean early, so that they stay as small as what is held. A topic that is not as it has
+to be is an error with the command that mends it: we do not change what somebody else has made.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sexton.base.errors import ConfigError, Refused
+from sexton.base.kafka_errors import KafkaError
+from sexton.client.admin import create_topic
+from sexton.client.client import Client
+from sexton.client.configs import Values, topic_configs
+from sexton.client.topology import Topic
+from sexton.machines.retry_settings import DEAD, HEADROOM_BYTES, WORKING, check_partitions
+
+_POLICY, _MOST_BYTES, _IN_SYNC = "cleanup.policy", "max.message.bytes", "min.insync.replicas"
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_ASKED = (_POLICY, _MOST_BYTES, _IN_SYNC)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    main: str
+    retry: str
+    locks: str
+    dead: str
+
+    @classmethod
+    def of(
+        cls,
+        topic: str,
+        group: str,
+        retry: str | None = None,
+        locks: str | None = None,
+        dead: str | None = None,
+    ) -> Names:
+        base = f"{topic}.{group}"
+        names = cls(
+            topic, retry or f"{base}.retry", locks or f"{base}.locks", dead or f"{base}.dead"
+        )
+        for name in names.beside:
+            if not _LEGAL.fullmatch(name):
+                raise ConfigError(name, "cannot be the name of a topic", "name it yourself")
+        if len({topic, *names.beside}) < 4:
+            raise ConfigError("topics", "main, retry, locks and dead must be four different topics")
+        return names
+
+    @property
+    def beside(self) -> tuple[str, str, str]:
+        return self.retry, self.locks, self.dead
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the main topic is like, so that the others can be."""
+
+    partitions: int
+    replication: int
+    most_bytes: int  # of a record batch
+
+
+async def prepare(
+    client: Client, names: Names, *, create: bool = True, replication: int | None = None
+) -> Shape:
+    """Makes what is missing, and checks what is there."""
+    found = (await client.topology([names.main, *names.beside])).topics
+    if names.main not in found:
+        hint = "it is yours: create it first, with as many partitions as you want"
+        raise ConfigError(names.main, "there is no such topic", hint)
+    main = found[names.main]
+    options = (await topic_configs(client, [names.main], _ASKED))[names.main]
+    shape = Shape(
+        len(main.partitions), _replication(main), int(options.get(_MOST_BYTES) or 1_048_588)
+    )
+    missing = [name for name in names.beside if name not in found]
+    if missing and not create:
+        raise ConfigError(", ".join(missing), "not there", "create them, or allow create_topics")
+    for name in missing:
+        await _create(client, names, name, shape, options, replication)
+    return await check(client, names, replication)
+
+
+async def check(client: Client, names: Names, replication: int | None = None) -> Shape:
+    """ConfigError if the topics are not what ordered retry can work with."""
+    found = (await client.topology([names.main, *names.beside])).topics
+    for name in (names.main, *names.beside):
+        if name not in found:
+            raise ConfigError(name, "there is no such topic", "it has to be created first")
+    main = found[names.main]
+    configs = await topic_configs(client, [names.main, *names.beside], _ASKED)
+    shape = Shape(
+        len(main.partitions), _replication(main), int(configs[names.main][_MOST_BYTES] or 1_048_588)
+    )
+    check_partitions(
+        shape.partitions, len(found[names.retry].partitions), len(found[names.locks].partitions)
+    )
+    if len(found[names.dead].partitions) < shape.partitions:
+        why = f"has {len(found[names.dead].partitions)} partitions, main has {shape.partitions}"
+        raise ConfigError(names.dead, why, f"give it {shape.partitions}: kafka-topics.sh --alter")
+    for name in (names.retry, names.locks):
+        _check_policy(name, configs[name])
+    for name in names.beside:
+        _check_replication(found[name], replication or shape.replication)
+    return shape
+
+
+def _check_policy(name: str, configs: Values) -> None:
+    policy = configs.get(_POLICY) or ""
+    if policy.strip() == "compact":
+        return
+    why = f"has cleanup.policy={policy}: messages that wait, or the locks of their keys, would be "
+    why += "deleted by age" if "delete" in policy else "kept for ever"
+    hint = f"kafka-configs.sh --alter --topic {name} --add-config cleanup.policy=compact"
+    raise ConfigError(name, why, hint)
+
+
+def _check_replication(topic: Topic, wanted: int) -> None:
+    has = _replication(topic)
+    if has < wanted:
+        why = f"has {has} replicas and needs {wanted}: it would be lost before the main topic is"
+        hint = "add replicas with kafka-reassign-partitions.sh, or accept fewer with replication="
+        raise ConfigError(topic.name, why, hint)
+
+
+def _replication(topic: Topic) -> int:
+    return min(len(place.replicas) for place in topic.partitions.values())
+
+
+async def _create(
+    client: Client,
+    names: Names,
+    name: str,
+    shape: Shape,
+    main: Values,
+    replication: int | None,
+) -> None:
+    replicas = replication or shape.replication
+    configs = {
+        _IN_SYNC: str(min(replicas, max(int(main.get(_IN_SYNC) or 1), 2))),
+        _MOST_BYTES: str(shape.most_bytes + HEADROOM_BYTES),
+    }
+    if name == names.dead:
+        configs |= DEAD
+    else:
+        configs |= WORKING
+    try:
+        await create_topic(client, name, shape.partitions, replicas, configs)
+    except Refused as error:
+        if error.error is not KafkaError.TOPIC_ALREADY_EXISTS:  # another instance was quicker
+            raise

@@ -1,0 +1,44 @@
+"""A topic that we may not write to fails the messages that are sent to it, and no others.
+
+Apache Kafka's transaction coordinator refuses the whole transaction then, and librdkafka does not
+say for which topic; brokers are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sexton.testing.apache_kafka import ApacheKafka, KafkaConfig
+from tests.audit.test_rights import OPTIONS, TOPIC, deny
+from tests.retry.harness import OUT, committed, disorder, send, until_drained
+from tests.retry.test_refused import KEYS, MANY, NUMBERS, instance, writes
+
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
+WRITE = 4  # Kafka's AclOperation
+
+
+@pytest.fixture
+def kafka() -> Iterator[ApacheKafka]:
+    with ApacheKafka(KafkaConfig(nodes=1, options=OPTIONS)) as one:
+        yield one
+
+
+def test_an_output_that_is_not_authorized_is_a_dead_letter_at_the_ceiling(
+    kafka: ApacheKafka,
+) -> None:
+    servers = kafka.bootstrap_servers
+    for topic in ("orders", OUT, "denied"):
+        kafka.create_topic(topic, 2)
+    deny(kafka, TOPIC, "denied", WRITE)
+    send(servers, "orders", KEYS, range(NUMBERS))
+    with instance(servers, writes("denied", b"x")) as retry, committed(servers, OUT) as outputs:
+        found = [message.value() for message in outputs.until(MANY - 1)]
+        until_drained(retry)
+    with committed(servers, "orders.g.dead") as letters:
+        (letter,) = letters.until(1)
+    assert disorder(found) == []
+    assert letter.value() == b"1:2"
+    reason = dict(letter.headers() or ())["sexton.dead.reason"]
+    assert reason == b"an output to denied cannot be written: not authorized"
