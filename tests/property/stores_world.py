@@ -69,6 +69,7 @@ class Mistakes:
     stable_end_by_generation_alone: bool = False
     acknowledged_before_applied: bool = False  # the broker's
     no_horizon: bool = False
+    fenced_stand_still: bool = False  # who is fenced does not start again, owner or not
 
 
 @dataclass(frozen=True)
@@ -340,6 +341,9 @@ class Rules:
     def _tell(self, world: World, name: str, event: Event) -> None:
         """What only concerns the disk and the memory is done at once, the rest waits its turn."""
         it = world.instances[name]
+        if self.mistakes.fenced_stand_still and isinstance(event, Fenced):
+            it.running, it.pending = False, ()
+            return
         effects = it.task.handle(event)
         it.task.check()
         if not effects and not isinstance(event, Fenced):

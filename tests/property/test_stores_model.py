@@ -117,8 +117,18 @@ def test_long_histories_show_what_is_broken(rule: str) -> None:
     assert any(walk("a b a -a a b -b a", LONG, seed, mistakes).wrong for seed in range(300))
 
 
+STILL = Mistakes(fenced_stand_still=True)
+
+
+def test_long_histories_show_when_nobody_goes_on() -> None:
+    """An owner that was fenced and is the owner still starts again; if not, nobody ever works."""
+    found = {walk("a b a -a a b -b a", LONG, seed, STILL).wrong for seed in range(150)}
+    assert found == {None, "nobody goes on"}
+
+
 def test_every_mistake_that_can_be_made_is_made() -> None:
-    made = {name for _, _, m in BROKEN.values() for name, on in vars(m).items() if on}
+    every = [*(m for _, _, m in BROKEN.values()), STILL]
+    made = {name for m in every for name, on in vars(m).items() if on}
     assert made == mistakes_there_are()
 
 

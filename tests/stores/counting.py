@@ -35,7 +35,7 @@ def counter(name: str = "counts") -> Task:
         process=count,
         input_serdes=("str", "bytes"),
         store_serdes=("str", "int"),
-        output_serdes=("str", "int"),
+        output_serdes=("str", "int64"),
     )
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient
 
@@ -25,6 +25,7 @@ from sexton.client.reading import PartitionReader
 from sexton.client.replica import Isolation
 from sexton.stores import App
 from sexton.stores.changelog import bounds
+from sexton.stores.described import describe
 from sexton.testing.cluster import Cluster
 from sexton.testing.waiting import until
 from tests.stores.counting import INPUT, SINK
@@ -82,9 +83,8 @@ def delete_before(bootstrap_servers: str, at: TopicPartition, offset: int) -> No
 
 def sums(bootstrap_servers: str, partition: int) -> list[tuple[str, int]]:
     """The sink, record by record."""
-    shift = 1 << 63
     return [
-        (key, int.from_bytes(value or b"") - shift)
+        (key, int.from_bytes(value or b"", signed=True))
         for key, value in committed(bootstrap_servers, SINK, partition)
     ]
 
@@ -98,6 +98,27 @@ def regressions(found: Iterable[tuple[str, int]]) -> list[str]:
             wrong.append(f"Key: {key}, LastValue: {last[key]}, NewValue: {value}")
         last[key] = value
     return wrong
+
+
+def inputs_committed(bootstrap_servers: str, partitions: int) -> int:
+    """How many inputs the group has committed, all partitions together."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    asked = [Partition(INPUT, number) for number in range(partitions)]
+    group = ConsumerGroupTopicPartitions("counter", asked)
+    [told] = admin.list_consumer_group_offsets([group], request_timeout=30).values()
+    return sum(max(0, each.offset) for each in told.result(60).topic_partitions)
+
+
+def all_told(servers: str) -> bool:
+    """Every copy is known to have all that there is now."""
+
+    async def ask() -> bool:
+        async with Client(servers) as client:
+            tasks = (await describe(client, "counter")).tasks
+        told = [(task.changelog_end, copy.warmth) for task in tasks for copy in task.copies]
+        return len(told) == 2 and all(each and each.position == end for end, each in told)
+
+    return asyncio.run(ask())
 
 
 def state(app: App, partition: int) -> dict[str, int]:
@@ -172,10 +193,13 @@ class Process:
     def said(self, words: str) -> bool:
         return words in self.log.read_text(errors="replace")
 
+    def times_said(self, words: str) -> int:
+        return self.log.read_text(errors="replace").count(words)
+
     def wait_until_said(self, words: str, times: int = 1, timeout_s: float = 60) -> None:
         def there() -> bool:
             assert self.alive, self.log.read_text(errors="replace")
-            return self.log.read_text(errors="replace").count(words) >= times
+            return self.times_said(words) >= times
 
         until(there, f"{self.log.name} says {words!r}", timeout_s, self.log.read_text)
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+from sexton.base.partitions import TopicPartition
+from sexton.cli.stores_status import in_words
+from sexton.client.client import Client
+from sexton.stores.described import Copy
 from sexton.stores.disks import RocksDisk
+from sexton.stores.warmth import Telling, Warmth, told_by
 from sexton.testing.embedded import EmbeddedCluster
+from sexton.testing.waiting import until
 from tests.stores.counting import app
-from tests.stores.harness import make_topics, wait_until_active, wait_until_done, write
+from tests.stores.harness import all_told, make_topics, wait_until_active, wait_until_done, write
 
 
 def sexton(*words: object) -> tuple[int, dict[str, Any]]:
@@ -35,13 +43,16 @@ def test_an_application_and_its_stores(kafka: EmbeddedCluster, tmp_path: Path) -
         wait_until_active(second, 1)
         wait_until_done(first, 50)
         wait_until_done(second, 50)
+        until(lambda: all_told(servers), "both have told of their copies", 60)
         code, told = sexton("status", "counter", "-b", servers)
         assert code == 0
         tasks = {each["task"]: each for each in told["tasks"]}
         assert {each["owner"] for each in tasks.values()} == {"a", "b"}
         for each in tasks.values():
             assert (each["offset"], each["lag"]) == (50, 0)
-            assert {each["owner"], each["copies"]} == {"a", "b"}
+            [copy] = [copy for copy in told["copies"] if copy["task"] == each["task"]]
+            assert {each["owner"], copy["instance"]} == {"a", "b"}
+            assert (copy["position"], copy["behind"]) == (each["changelog"], 0)
         code, told = sexton("verify", tmp_path / "a", "-b", servers)
         assert (code, told["summary"]["differences"]) == (0, 0)  # beside the running instance
     code, told = sexton("inspect", tmp_path / "a" / "counter" / "counts-0", "--entries", 1)
@@ -50,6 +61,23 @@ def test_an_application_and_its_stores(kafka: EmbeddedCluster, tmp_path: Path) -
     assert told["entries"] == [{"key": "key_0", "value": "0x800000000000000a"}]
     code, told = sexton("status", "counter", "-b", servers)
     assert code == 3  # nobody runs it now
+
+
+def test_a_copy_that_is_behind_shows_it(kafka: EmbeddedCluster) -> None:
+    kafka.create_topic("counter-counts-changelog", 2)
+    at = [TopicPartition("counter-counts-changelog", number) for number in range(2)]
+    now_ms = round(time.time() * 1000)
+    copies = {at[0]: Warmth(93, 7, now_ms), at[1]: Warmth(100, 0, now_ms - 3_600_000)}
+
+    async def tell() -> list[dict[TopicPartition, Warmth]]:
+        async with Client(kafka.bootstrap_servers) as client:
+            await Telling(client, "counter", "b").tell(copies.items())
+            return [await told_by(client, "counter", name) for name in ("b", "c")]
+
+    assert asyncio.run(tell()) == [copies, {}]
+    assert in_words(Copy("b", False, copies[at[0]])) == "b (7 behind)"
+    assert in_words(Copy("b", True, copies[at[1]])) == "b (warming up, 0 behind 3600 s ago)"
+    assert in_words(Copy("c", False, None)) == "c (has not said how far it is)"
 
 
 def test_a_store_that_is_not_its_changelog(kafka: EmbeddedCluster, tmp_path: Path) -> None:

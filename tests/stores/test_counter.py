@@ -112,7 +112,7 @@ def test_what_raises_commits_nothing(kafka: EmbeddedCluster, tmp_path: Path) -> 
         return [Output(key, 1, SINK, 0)]
 
     task = Task(
-        "counts", INPUT, picky, SINK, ("str", "bytes"), ("str", "int"), ("str", "int")
+        "counts", INPUT, picky, SINK, ("str", "bytes"), ("str", "int"), ("str", "int64")
     )  # fmt: skip
     write(servers, [(0, "good"), (0, "bad"), (0, "good")])
     failing = App("counter", [task], bootstrap_servers=servers, state_dir=tmp_path / "a")

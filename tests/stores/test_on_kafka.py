@@ -8,8 +8,10 @@ import pytest
 
 from sexton.testing.apache_kafka import ApacheKafka, KafkaConfig
 from sexton.testing.kafka_jars import KAFKA_3_9, KAFKA_4
+from sexton.testing.waiting import until
 from tests.stores.counting import app
 from tests.stores.harness import (
+    all_told,
     make_topics,
     regressions,
     state,
@@ -33,6 +35,7 @@ def test_counts_and_promotions_are_exact(version: str, tmp_path: Path) -> None:
                 wait_until_active(second, 1)
                 written += write(servers, [(i % 2, f"key_{i % 10}") for i in range(200)])
                 wait_until_done(second, written // 2)
+                until(lambda: all_told(servers), "both have told of their copies", 60)
                 first.close()
                 wait_until_active(second, 2)
                 written += write(servers, [(i % 2, f"key_{i % 10}") for i in range(200)])

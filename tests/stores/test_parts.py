@@ -37,11 +37,22 @@ def test_integers_sort_as_their_bytes_do(values: list[int]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("bytes", b"\x00\xff"), ("str", "grüße"), ("int", -5), ("json", {"a": [1, None, "x"]})],
+    [
+        ("bytes", b"\x00\xff"),
+        ("str", "grüße"),
+        ("int", -5),
+        ("int64", -5),
+        ("json", {"a": [1, None, "x"]}),
+    ],
 )
 def test_what_goes_in_comes_out(name: str, value: Any) -> None:
     serde = serde_of(name)
     assert serde.decode(serde.encode(value)) == value
+
+
+def test_int64_is_what_kafkas_long_serializer_writes() -> None:
+    assert SERDES["int64"].encode(-2) == b"\xff" * 7 + b"\xfe"
+    assert SERDES["int64"].encode(258) == b"\x00" * 6 + b"\x01\x02"
 
 
 def test_unknown_serdes_are_refused() -> None:

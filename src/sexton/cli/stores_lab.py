@@ -12,7 +12,7 @@ from sexton.cli.writers import Format
 from sexton.report.tables import Column, number
 
 if TYPE_CHECKING:
-    from sexton.lab.stores_eos import Story
+    from sexton.lab.eos_story import Story
     from sexton.testing.cluster import Cluster
 
 STEPS = (number("step"), Column("what"))
@@ -50,17 +50,18 @@ def run_story(name: str, on: str, fixed: bool, format: Format) -> None:
 @contextmanager
 def _cluster(story: Story, on: str, fixed: bool) -> Iterator[Cluster]:
     place, _, version = on.partition("=")
-    options = {} if fixed else story.broker_options
+    options = {**story.options, **({} if fixed else story.as_it_was)}
     if place == "embedded":
         from sexton.testing.embedded import EmbeddedCluster
 
-        with EmbeddedCluster(1, options=options) as cluster:
+        with EmbeddedCluster(story.brokers, options=options) as cluster:
             yield cluster
     elif place == "kafka" and story.on_kafka:
         from sexton.testing.apache_kafka import ApacheKafka, KafkaConfig
         from sexton.testing.kafka_jars import KAFKA_4
 
-        with ApacheKafka(KafkaConfig(nodes=1, version=version or KAFKA_4)) as kafka:
+        config = KafkaConfig(version or KAFKA_4, story.brokers, options)
+        with ApacheKafka(config) as kafka:
             yield kafka
     else:
         there = "embedded, kafka" if story.on_kafka else "embedded"

@@ -3,6 +3,7 @@
     eos-checkpoint   a warm copy is promoted, believes its own checkpoint, and counts 110, 105
     eos-offsets      a broker confirms a commit before the group's offsets are applied; the next
                      owner is told an old offset, and processes records again
+    eos-streams      the first one once more, with an old Kafka Streams (`streams_eos`)
 
 Every transaction is committed properly, and a read_committed consumer sees the damage. Each story
 is played as it was, and `fixed`: the copy reads its changelog to the end first; the broker confirms
@@ -14,10 +15,8 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -25,10 +24,7 @@ from typing import Final
 from sexton.base.partitions import TopicPartition
 from sexton.client.appending import append
 from sexton.client.client import Client
-from sexton.client.committed import CommittedBatches
 from sexton.client.producing import BatchSender
-from sexton.client.reading import PartitionReader
-from sexton.client.replica import Isolation
 from sexton.client.retrying import until_it_works
 from sexton.client.transacting import (
     Committed,
@@ -37,54 +33,31 @@ from sexton.client.transacting import (
     init_producer_id,
     stable_offset,
 )
+from sexton.lab.eos_story import (
+    GROUP,
+    INPUT,
+    KEY,
+    PATIENCE_S,
+    SINK,
+    Story,
+    Sums,
+    Tell,
+    Verdict,
+    client_of,
+    committed_sums,
+    validated,
+)
+from sexton.lab.streams_eos import STREAMS
 from sexton.records.few import few_batch
 from sexton.stores import App, Output, Store, Task
-from sexton.stores.changelog import bounds
 from sexton.testing.cluster import Cluster
 from sexton.testing.waiting import until
 
-Tell = Callable[[str], None]
-Sums = list[tuple[str, int]]
-
-PARTITIONS, PARTITION, KEY = 20, 17, "key_17"  # as in the report of the failure
-INPUT, SINK, GROUP = "numbers", "sums", "counter"
+PARTITIONS, PARTITION = 20, 17  # as in the report of the failure
 EARLY_MS: Final = 3_000
-PATIENCE_S = 120.0
 _SIGN = 1 << 63
 AT = TopicPartition(SINK, PARTITION)
 INPUT_AT = TopicPartition(INPUT, PARTITION)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the validator says of the sink; nothing, if all is well."""
-
-    words: tuple[str, ...]
-    sums: Sums
-
-
-@dataclass(frozen=True, slots=True)
-class Story:
-    name: str
-    shows: str
-    play: Callable[[Cluster, bool, Tell], Verdict]
-    about_s: int
-    on_kafka: bool  # can it be played on Apache Kafka?
-    broker_options: dict[str, object]  # as it was, not `fixed`
-
-
-def validated(sums: Iterable[tuple[str, int]]) -> tuple[str, ...]:
-    """The seed's validator: a sum that was there before, or less than the last one of its key."""
-    last: dict[str, int] = defaultdict(int)
-    words = []
-    for key, value in sums:
-        if value <= last[key]:
-            words.append(
-                "[BUG REPRODUCED: INCONSISTENT DUPLICATE (Read Committed)]"
-                f" Partition: {PARTITION}, Key: {key}, LastValue: {last[key]}, NewValue: {value}"
-            )
-        last[key] = value
-    return tuple(words)
 
 
 # ── eos-checkpoint ──
@@ -99,7 +72,7 @@ def count(key: str, value: bytes, store: Store) -> list[Output]:
 
 def _checkpoint(cluster: Cluster, fixed: bool, tell: Tell) -> Verdict:
     servers = cluster.bootstrap_servers
-    with tempfile.TemporaryDirectory(prefix="sexton-lab-") as home, _client(servers) as ask:
+    with tempfile.TemporaryDirectory(prefix="sexton-lab-") as home, _asking(cluster) as ask:
         _make_topics(cluster)
         tell("A works on all 20 partitions and counts key_17 to 104")
         with _app(servers, Path(home) / "a") as first:
@@ -156,7 +129,7 @@ def _counted(app: App, inputs: int) -> None:
 
 
 def _offsets(cluster: Cluster, fixed: bool, tell: Tell) -> Verdict:
-    with _client(cluster.bootstrap_servers) as ask:
+    with _asking(cluster) as ask:
         _make_topics(cluster)
         ask.write(20)
         tell("A reads 10 records and commits sums and offset in one transaction; Kafka confirms")
@@ -189,23 +162,13 @@ class _Asking:
         await until_it_works(asking)  # nothing is there yet that a second attempt could double
 
     def sums(self) -> Sums:
-        return self._loop.run_until_complete(self._sums())
-
-    async def _sums(self) -> Sums:
-        end = (await bounds(self._client, AT)).high_watermark
-        found: Sums = []
-        chunks = PartitionReader(self._client, AT).read(0, end, isolation=Isolation.READ_COMMITTED)
-        async for chunk in chunks:
-            for batch in CommittedBatches().of(chunk):
-                found += [
-                    ((r.key or b"").decode(), int.from_bytes(r.value or b"") - _SIGN)
-                    for r in batch.records()
-                ]
-        return found
+        return self._loop.run_until_complete(
+            committed_sums(self._client, AT, lambda value: int.from_bytes(value) - _SIGN)
+        )
 
     def verdict(self) -> Verdict:
         found = self.sums()
-        return Verdict(validated(found), found)
+        return Verdict(validated(found, PARTITION), found)
 
     def told(self) -> int:
         """A new owner: a new epoch, then the group's offset once it is stable."""
@@ -246,14 +209,9 @@ class _Asking:
 
 
 @contextmanager
-def _client(servers: str) -> Iterator[_Asking]:
-    loop = asyncio.new_event_loop()
-    client = Client(servers)
-    try:
+def _asking(cluster: Cluster) -> Iterator[_Asking]:
+    with client_of(cluster) as (loop, client):
         yield _Asking(loop, client)
-    finally:
-        loop.run_until_complete(client.close())
-        loop.close()
 
 
 def _make_topics(cluster: Cluster) -> None:
@@ -269,16 +227,15 @@ STORIES: Final = {
             "a promoted copy believes its checkpoint: a counter goes from 110 to 105",
             _checkpoint,
             10,
-            True,
-            {},
+            on_kafka=True,
         ),
         Story(
             "eos-offsets",
             "a commit is confirmed before the group's offset is applied: records are counted twice",
             _offsets,
             10,
-            False,
-            {"lab.markers.acknowledged.before.offsets.ms": EARLY_MS},
+            as_it_was={"lab.markers.acknowledged.before.offsets.ms": EARLY_MS},
         ),
+        STREAMS,
     )
 }

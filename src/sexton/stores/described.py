@@ -1,11 +1,12 @@
 """An application as the cluster knows it: who works on what, who has copies, how far behind.
 
 Nothing of it is asked of the instances: who owns a task and who keeps a copy is in the group, where
-a task stands is in its changelog. How warm a copy is only its instance knows (`App.metrics`).
+a task stands is in its changelog, and how warm a copy is its instance has told Kafka (`warmth`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sexton.base.errors import Refused
@@ -21,6 +22,14 @@ from sexton.stores import changelog as changelogs
 from sexton.stores.coordinators import Coordinator
 from sexton.stores.group import PROTOCOL
 from sexton.stores.sayings import Said, decode_claims, decode_share
+from sexton.stores.warmth import Warmth, told_by
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    instance: str
+    warming: bool  # it is there to become the owner
+    warmth: Warmth | None  # None: its instance has not said
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +37,7 @@ class Described:
     task: str
     partition: int
     owner: str | None
-    copies: tuple[str, ...]  # instances that keep one
-    warming: tuple[str, ...]
+    copies: tuple[Copy, ...]
     offset: int | None  # of the group in the input
     input_lag: int
     changelog_end: int
@@ -49,8 +57,11 @@ async def describe(client: Client, application_id: str) -> Application:
         for each in group.members
     ]
     topics = {task: topic for said, _ in members for task, topic in said.topics.items()}
+    warmth = {
+        said.instance: await told_by(client, application_id, said.instance) for said, _ in members
+    }
     described = [
-        await _task(client, application_id, TaskId(task, number), topic, members)
+        await _task(client, application_id, TaskId(task, number), topic, members, warmth)
         for task, topic in sorted(topics.items())
         for number in sorted((await client.topology([topic])).topic(topic).partitions)
     ]
@@ -80,19 +91,22 @@ async def _task(
     id_: TaskId,
     topic: str,
     members: list[tuple[Said, Share]],
+    warmth: Mapping[str, Mapping[TopicPartition, Warmth]],
 ) -> Described:
     input_at = TopicPartition(topic, id_.partition)
     changelog_at = TopicPartition(f"{application_id}-{id_.task}-changelog", id_.partition)
     committed = await stable_offset(client, application_id, input_at)
     input_end = (await changelogs.bounds(client, input_at)).high_watermark
     end = (await changelogs.bounds(client, changelog_at)).high_watermark
+    copies = sorted(
+        (s.instance, id_ in share.warming) for s, share in members if id_ in share.standby
+    )
     owners = [said.instance for said, share in members if id_ in share.active]
     return Described(
         id_.task,
         id_.partition,
         owners[0] if owners else None,
-        tuple(sorted(said.instance for said, share in members if id_ in share.standby)),
-        tuple(sorted(said.instance for said, share in members if id_ in share.warming)),
+        tuple(Copy(name, warming, warmth[name].get(changelog_at)) for name, warming in copies),
         None if committed is None else committed.offset,
         input_end - (0 if committed is None else committed.offset),
         end,

@@ -10,7 +10,8 @@ transaction. `kafka-consumer-groups --describe` shows the group as usual.
 
 A member goes on working while the group thinks (cooperative rebalancing, KIP-429). What it is to
 give up it commits first, then joins again so that somebody else may have it. A member that the
-group no longer knows has lost everything it owned, at once: `lost`.
+group no longer knows has lost everything it owned, at once: `lost`. One that is hindered (`process`
+hangs) leaves by itself, so that others go on, and joins again when it is free.
 """
 
 from __future__ import annotations
@@ -76,10 +77,11 @@ class Group:
         shared: Callable[[Share], Coroutine[None, None, bool]],
         renewed: Callable[[int], None],
         lost: Callable[[], Awaitable[None]],
+        hindered: Callable[[], str | None],
     ) -> None:
         self._client, self._config = client, config
         self._claims, self._all_tasks, self._shared = claims, all_tasks, shared
-        self._renewed, self._lost = renewed, lost
+        self._renewed, self._lost, self._hindered = renewed, lost, hindered
         self._coordinator = Coordinator(client, GROUP, config.group)
         self._member_id = ""
         self._generation = -1
@@ -104,6 +106,7 @@ class Group:
 
     async def run(self) -> None:
         while True:
+            await self._stay_away()
             try:
                 share = await self._join()
             except Refused as error:
@@ -120,12 +123,28 @@ class Group:
                 continue  # something was given up: others may have it now
             await self._beat()
 
+    async def _stay_away(self) -> None:
+        """Out of the group while something keeps us from our work."""
+        why = self._hindered()
+        if why is None:
+            return
+        log.error("leaving the group: others go on", extra={"why": why})
+        await self.leave()
+        await self._forget_all()
+        while True:
+            await asyncio.sleep(self._config.heartbeat_interval_ms / 1000)
+            if self._hindered() is None:
+                log.info("joining the group again")
+                return
+
     async def _while_beating(self, work: Coroutine[None, None, bool]) -> bool:
         """Commits and stores that are opened take their time; the group should not miss us."""
         task = asyncio.create_task(work)
         try:
             while not task.done():
                 await asyncio.wait([task], timeout=self._config.heartbeat_interval_ms / 1000)
+                if self._hindered() is not None:
+                    return True
                 if not task.done():
                     try:
                         await self._heartbeat()  # what it says, it will say again
@@ -179,6 +198,8 @@ class Group:
                 return
             except TimeoutError:
                 pass
+            if self._hindered() is not None:
+                return
             try:
                 code = await self._heartbeat()
                 silent_since = None

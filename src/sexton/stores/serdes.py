@@ -1,9 +1,13 @@
 """Keys and values to bytes and back.
 
-    Serde.BYTES  Serde.STR  Serde.INT  Serde.JSON         or by name: "bytes", "str", "int", "json"
+    "bytes"   as they are
+    "str"     UTF-8
+    "int"     8 bytes with the sign bit turned over, which sort as the numbers do: for stores, where
+              a range of keys is then a range of numbers
+    "int64"   8 bytes as Kafka's LongSerializer writes them: for topics that others read
+    "json"    any value that JSON has
 
-Integers are 8 bytes with the sign bit turned over, so that their bytes sort as the numbers do, and
-a range of keys is a range of numbers. None is a null on the wire: a tombstone, as a value.
+None is a null on the wire: a tombstone, as a value.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ from typing import Any, Final, Literal
 
 from sexton.base.errors import ConfigError, CorruptLog
 
-SerdeName = Literal["bytes", "str", "int", "json"]
+SerdeName = Literal["bytes", "str", "int", "int64", "json"]
 
 _INT = struct.Struct(">Q")
+_INT64 = struct.Struct(">q")
 _SIGN = 1 << 63
 
 
@@ -50,10 +55,22 @@ def _int_in(value: int) -> bytes:
 
 
 def _int_out(value: bytes) -> int:
-    if len(value) != _INT.size:
-        raise CorruptLog("an integer", f"has {len(value)} bytes, not {_INT.size}")
-    number: int = _INT.unpack(value)[0]
-    return number - _SIGN
+    return _number(_INT, value) - _SIGN
+
+
+def _int64_in(value: int) -> bytes:
+    return _INT64.pack(value)
+
+
+def _int64_out(value: bytes) -> int:
+    return _number(_INT64, value)
+
+
+def _number(form: struct.Struct, value: bytes) -> int:
+    if len(value) != form.size:
+        raise CorruptLog("an integer", f"has {len(value)} bytes, not {form.size}")
+    number: int = form.unpack(value)[0]
+    return number
 
 
 def _json_in(value: Any) -> bytes:
@@ -64,6 +81,7 @@ SERDES: Final = {
     "bytes": Serde("bytes", _bytes_in, _same),
     "str": Serde("str", _text_in, _text_out),
     "int": Serde("int", _int_in, _int_out),
+    "int64": Serde("int64", _int64_in, _int64_out),
     "json": Serde("json", _json_in, json.loads),
 }
 

@@ -82,6 +82,8 @@ class AppConfig:
     session_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 1_000
     rebalance_timeout_ms: int = 60_000
+    # How long one call of `process` may take; then others get this instance's tasks.
+    max_poll_interval_ms: int = 300_000
     transaction_timeout_ms: int = 60_000
     restore_timeout_ms: int = 300_000
     request_timeout_ms: int = 10_000

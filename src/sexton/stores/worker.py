@@ -48,6 +48,7 @@ from sexton.machines.stores_events import (
     Wipe,
 )
 from sexton.stores import changelog as changelogs
+from sexton.stores.calling import Calling
 from sexton.stores.changelog import Changelog
 from sexton.stores.committing import Committing
 from sexton.stores.fetching import Reader, now_ms
@@ -59,6 +60,7 @@ from sexton.stores.rows import Rows
 from sexton.stores.surroundings import Surroundings
 from sexton.stores.task import Task
 from sexton.stores.view import View
+from sexton.stores.warmth import Warmth
 
 _RETRY_S = 0.2
 _QUIET_S = 0.5  # between two looks at the clock while there is no input
@@ -86,6 +88,7 @@ class Worker:
             )
         )
         self._local = Local(id_, task, around)
+        self.calling = Calling(self._local)
         self._following = Following(changelog, self._changelog_at, around)
         self._producer = TaskProducer(
             around.client,
@@ -100,10 +103,12 @@ class Worker:
         self._life: asyncio.Task[None] | None = None
         self._doing: asyncio.Task[Event | None] | None = None
         self._wanted: Effect | None = None  # what `_doing` does, to be done again
+        self._works = False  # all that it has read is on the disk, and its work has begun
         self._settling: asyncio.Future[None] | None = None
         self._processed_to = -1
         self._promoting_s = 0.0
         self._input_lag = -1
+        self.on_disk: tuple[int, int | None] = (0, None)  # changelog and input positions
         self.stopped: str | None = None
 
     def __str__(self) -> str:
@@ -116,6 +121,7 @@ class Worker:
         for effect in self.machine.handle(opened):
             assert isinstance(effect, Wipe)
             await self._around.thread(self._local.wipe, effect.why)
+        self._written_down()
         self._life = asyncio.create_task(self._live(), name=str(self))
 
     def give(self, role: Role, generation: int) -> None:
@@ -152,7 +158,7 @@ class Worker:
     def state(self) -> str:
         if self.stopped is not None:
             return "stopped"
-        if self.machine.is_running:
+        if self.machine.is_running and self._works:
             return "running"
         return "restoring" if self.machine.role is Role.ACTIVE else str(self.machine.role.value)
 
@@ -163,6 +169,10 @@ class Worker:
     @property
     def restore(self) -> Progress | None:
         return self._following.restore if self.state == "restoring" else None
+
+    @property
+    def warmth(self) -> Warmth:
+        return Warmth(self.position, max(0, self.lag), now_ms())
 
     # ── the loop ──
 
@@ -212,8 +222,10 @@ class Worker:
                 case Wipe(why):
                     await self._following.drop()
                     await self._around.thread(self._local.wipe, why)
+                    self._written_down()
                 case Apply():
                     await self._around.thread(self._local.apply, effect)
+                    self._written_down()
                 case Discard():
                     await self._discard()
                 case Stop(why):
@@ -224,6 +236,7 @@ class Worker:
             self._settled()
 
     def _begin(self, effect: Effect) -> None:
+        self._works = isinstance(effect, Run | Commit)
         self._wanted = effect
         self._doing = asyncio.create_task(self._do(effect))
 
@@ -268,6 +281,9 @@ class Worker:
                 )
             case _:
                 raise AssertionError(effect)
+
+    def _written_down(self) -> None:
+        self.on_disk = self.position, self.machine.input_position
 
     # ── the end of something ──
 
@@ -355,7 +371,7 @@ class Worker:
         self._input_lag = max(0, rows.high_watermark - rows.next_offset)
         if len(rows):
             local = self._local
-            await self._around.thread(local.process, rows, local.store, local.outputs)
+            await self._around.thread(self.calling.process, rows, local.store, local.outputs)
             self._around.numbers.processed += len(rows)
         if rows.next_offset > rows.start:
             self._processed_to = rows.next_offset

@@ -1,0 +1,44 @@
+"""Calls of `process`, in a thread that nobody can stop: but one can see how long it takes.
+
+What counts is the time at one record. A batch of many records may take as long as it likes, as long
+as it gets on.
+"""
+
+from __future__ import annotations
+
+import time
+
+from sexton.stores.batches import Outputs
+from sexton.stores.local import Local
+from sexton.stores.rows import Rows
+from sexton.stores.view import Store
+
+
+class Calling:
+    def __init__(self, local: Local) -> None:
+        self._local = local
+        self._store: Store | None = None  # of the call that is under way
+        self._seen, self._since_s = -1, 0.0
+
+    def process(self, rows: Rows, store: Store, outputs: Outputs) -> None:
+        """In the thread."""
+        self._seen, self._since_s = store.offset, time.monotonic()
+        self._store = store
+        try:
+            self._local.process(rows, store, outputs)
+        finally:
+            self._store = None
+
+    @property
+    def at_input(self) -> int:
+        """The record that it is at; -1: none."""
+        return -1 if self._store is None else self._store.offset
+
+    def busy_s(self) -> float:
+        """How long it has been at the same record, for one who asks every now and then."""
+        if self._store is None:
+            return 0.0
+        offset = self._store.offset
+        if offset != self._seen:
+            self._seen, self._since_s = offset, time.monotonic()
+        return time.monotonic() - self._since_s
