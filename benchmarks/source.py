@@ -51,7 +51,9 @@ def run(setting: Setting) -> Iterator[Result]:
     ):
         register(spark)
         for codec, told in CODECS.items():
-            broker.admin.create_topic(f"read-{codec}", PARTITIONS, {"compression.type": told})
+            # Kept for ever: the records are old already, and a broker looks for such in the end.
+            settings = {"compression.type": told, "retention.ms": "-1"}
+            broker.admin.create_topic(f"read-{codec}", PARTITIONS, settings)
             asyncio.run(fill(broker.bootstrap, f"read-{codec}", parts_of(records)))
         made = sum(part.count for part in parts_of(records))
         for codec in CODECS:

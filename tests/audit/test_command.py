@@ -98,6 +98,18 @@ def test_a_broker_that_is_down_makes_it_incomplete(audit: Run) -> None:
         assert unread["subject"] == "orders-0 on broker 3"
 
 
+def test_a_partition_of_which_no_replica_is_up_is_named(audit: Run) -> None:
+    with EmbeddedCluster(brokers=2) as cluster:
+        cluster.create_topic("halved", [[1], [2]])
+        cluster.kill(2)
+        cluster.wait_for("halved", 1, lambda state: state.leader < 0)
+        code, said = audit("-b", cluster.bootstrap_servers, "-t", "halved", "--format", "json")
+        told = json.loads(said)
+        assert code == told["exit_code"] == 3
+        (unread,) = told["incomplete"]
+        assert unread["subject"] == "halved-1 on broker 2"
+
+
 def test_copies_of_directories_are_compared(
     diverged: tuple[EmbeddedCluster, str], audit: Run
 ) -> None:
@@ -115,7 +127,7 @@ def test_copies_of_directories_are_compared(
     ("arguments", "complaint"),
     [
         (["-b", "localhost:1"], "does not know what to audit"),
-        (["-t", "x"], "--bootstrap-servers"),
+        (["-t", "x", "--data", "/nowhere"], "no cluster runs there"),
         (["-b", "localhost:1", "-t", "x", "--since", "yesterday"], "is no time"),
         (["-b", "localhost:1", "-t", "x", "--sample-partitions", "2"], "between 0 and 1"),
         (["-b", "localhost:1", "-t", "x", "--html", "/nowhere/x.html"], "no such directory"),

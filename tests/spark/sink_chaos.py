@@ -1,5 +1,8 @@
 """What happens to a sender in the middle of a batch, by name; each happens once.
 
+With batches as the sink sends them, a sender that has so many of them (`after`) has requests under
+way and batches that wait for one.
+
 executors   its executor is killed, and that of the next attempt
 task        it fails
 files       all shuffle files are lost, and it fails
@@ -13,8 +16,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sexton.testing.waiting import until
@@ -29,14 +33,17 @@ class Chaos:
     place: str
     pipeline: str
     faults: Mapping[str, str]
+    after: int
+    steps: Counter[str] = field(default_factory=Counter)  # a task that is run again has its own
 
     def __call__(self, step: str, batch: int) -> None:
         fault = self.faults.get(str(batch))
         if fault is None:
             return
+        self.steps[step] += 1
         if step == "sent":
             self.mark(f"sent-{fault}").write_text(str(os.getpid()))
-        if step == "sending":
+        if step == "sending" and self.steps[step] == self.after:
             getattr(self, f"_{fault}")()
 
     def mark(self, name: str) -> Path:

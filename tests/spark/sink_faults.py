@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from sexton.client.transaction_lists import describe_transaction
 from sexton.records.columns import Spans
 from sexton.records.encoder import encode, rows
 from sexton.spark.sink_marker import Batch
-from sexton.spark.sink_protocol import PREFIX, Plan, commit, send, unwatched
+from sexton.spark.sink_protocol import PREFIX, RULES, Plan, Probe, commit, send, unwatched
 from sexton.testing.cluster import Cluster
 from sexton.testing.waiting import until
 
@@ -32,9 +34,15 @@ QUICKLY = {  # for Apache Kafka: what would take it ten seconds
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
     "broker.session.timeout.ms": 3_000,
     "broker.heartbeat.interval.ms": 500,
+    "offsets.retention.check.interval.ms": 500,
 }
 EPOCH_S = 1_700_000_000  # when the first file was written, as far as Spark can see
 ROWS, KEYS = 30, 7  # of a file
+# Rows of this size are batches of their own, and fill several requests of the size that the sink
+# chooses: some are taken then, some under way and some wait, when something happens.
+WIDE = 80_000
+SOME_ARE_SENT = 18  # batches of this size
+EACH_A_BATCH = {"batch.size": str(WIDE - WIDE // 8)}
 QUICK = Patience(timeout_ms=60_000, backoff_ms=10, most_backoff_ms=100)
 
 
@@ -53,10 +61,38 @@ def fail_at(step: str, mark: Path, batch: int = 0) -> Callable[[str, int], None]
     return probe
 
 
+@contextmanager
+def leader_killed_on_the_way(cluster: Cluster, topic: str, place: Path) -> Iterator[Probe]:
+    """A probe: when its sender has some requests under way, a leader is killed, and not before."""
+    asked, done = place / f"{topic}-asked", place / f"{topic}-done"
+    sent: list[str] = []  # travels to each task, empty
+
+    def probe(step: str, _batch: int) -> None:
+        if step == "sending":
+            sent.append(step)
+            if len(sent) == SOME_ARE_SENT and not asked.exists():
+                asked.touch()
+                until(done.exists, "a dead broker", 120)
+
+    def watch() -> None:
+        until(asked.exists, "a task that sends", 300)
+        cluster.kill(cluster.leader_of(topic, 0))
+        done.touch()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield probe
+        assert done.exists()
+    finally:
+        asked.touch()
+        thread.join(120)
+
+
 # ── a stream ──
 
 
-def rows_to(directory: Path, files: range) -> None:
+def rows_to(directory: Path, files: range, width: int = 0) -> None:
     """Files of rows that are numbered from one to the next, each key's in order.
 
     Spark takes files by their time, and two that are written in one millisecond in any order.
@@ -65,7 +101,7 @@ def rows_to(directory: Path, files: range) -> None:
     for number in files:
         values = range(number * ROWS, (number + 1) * ROWS)
         keys = [f"key-{value % KEYS}".encode() for value in values]
-        table = pa.table({"key": keys, "value": [str(value) for value in values]})
+        table = pa.table({"key": keys, "value": [str(value).rjust(width) for value in values]})
         hidden, path = directory / f".{number:05}", directory / f"{number:05}.parquet"
         pq.write_table(table, hidden)
         os.utime(hidden, (EPOCH_S + number, EPOCH_S + number))
@@ -77,24 +113,31 @@ def stream_of(spark: SparkSession, directory: Path) -> DataFrame:
     return reader.option("maxFilesPerTrigger", 1).parquet(str(directory))
 
 
+def wide_rows(spark: SparkSession, count: int) -> DataFrame:
+    """A DataFrame whose rows are as those of a stream, and of which each is a batch."""
+    columns = f"string(id % {KEYS}) AS key", f"lpad(string(id), {WIDE}, ' ') AS value"
+    return spark.range(0, count, 1, 2).selectExpr(*columns)
+
+
 # ── the protocol without Spark ──
 
 
 def plan_of(cluster: Cluster, topic: str, number: int, **more: Any) -> Plan:
     probe, version = more.pop("probe", unwatched), more.pop("version", None)
+    rules = more.pop("rules", RULES)
     batch = Batch(topic, number, **{"query": "q", "run": "r", **more})
     kafka = {"bootstrap.servers": cluster.bootstrap_servers}
-    return Plan(kafka, batch, TopicPartition(topic, 0), 60_000, QUICK, probe, version)
+    return Plan(kafka, batch, TopicPartition(topic, 0), 60_000, QUICK, probe, version, rules=rules)
 
 
-def blobs(topic: str, numbers: range) -> Blobs:
+def blobs(topic: str, numbers: range, width: int = 0) -> Blobs:
     """Two records a batch, the batches of each partition in order."""
     found: Blobs = []
     for first in range(numbers.start, numbers.stop, 2):
-        pair = [str(n).encode() for n in (first, first + 1)]
+        pair = [str(n).rjust(width).encode() for n in (first, first + 1)]
         at = TopicPartition(topic, first // 2 % PARTITIONS)
         key = Spans.from_list([str(at.partition).encode()] * 2)
-        data = encode(rows(np.zeros(2), key, Spans.from_list(list(pair))))
+        data = encode(rows(np.zeros(2), key, Spans.from_list(list(pair)), batch_bytes=1 << 20))
         found.append((at, bytearray(data)))
     return found
 

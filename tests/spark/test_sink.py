@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -18,6 +16,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sexton.base.errors import ConfigError
+from sexton.client.producing import REQUEST_BYTES
 from sexton.spark import exactly_once, exactly_once_writer, write_exactly_once
 from sexton.spark.sink import start, write
 from sexton.spark.sink_protocol import STEPS, Probe, unwatched
@@ -25,16 +24,19 @@ from sexton.spark.sink_senders import senders_for
 from sexton.spark.sink_settings import SinkSettings, sink_settings
 from sexton.testing.embedded import EmbeddedCluster
 from tests.spark.sink_faults import (
+    EACH_A_BATCH,
     ROWS,
     Injected,
     blobs,
     committed,
     fail_at,
+    leader_killed_on_the_way,
     plan_of,
     rows_to,
     stream_of,
     trouble,
     until_ended,
+    wide_rows,
 )
 from tests.spark.sink_faults import write as write_blobs
 
@@ -136,6 +138,12 @@ def test_a_job_is_written_once_and_its_failed_tasks_again(
     failing = settings_for(three, "job", fail_at("sending", tmp_path / "failed"), 5)
     assert write(df, failing, "first")
     assert (tmp_path / "failed").exists()
+    answer_lost = settings_for(three, "answered", fail_at("committed", tmp_path / "lost"), 5)
+    three.create_topic("answered", 2)
+    assert write(df, answer_lost, "first")  # it was this call that has written it
+    assert (tmp_path / "lost").exists()
+    assert not write(df, answer_lost, "first")
+    assert trouble(committed(three, "answered", 2), 100) == []
     assert trouble(committed(three, "job", 2), 100) == []
     where: dict[str, Any] = {"topic": "job", "bootstrap_servers": three.bootstrap_servers}
     assert not write_exactly_once(df, job_id="first", **where)
@@ -148,45 +156,16 @@ def test_a_job_is_written_once_and_its_failed_tasks_again(
     assert any("twice" in line for line in trouble(committed(three, "job", 2), 100))
 
 
-@pytest.fixture
-def kill_when_told(tmp_path: Path) -> Iterator[Callable[[EmbeddedCluster, str], Probe]]:
-    """A probe that has a leader killed while a task is sending, and waits for it."""
-    threads: list[threading.Thread] = []
-
-    def prepare(cluster: EmbeddedCluster, topic: str) -> Probe:
-        asked, done = tmp_path / "asked", tmp_path / "done"
-
-        def watch() -> None:
-            cluster.wait_until(asked.exists, "a task that sends")
-            cluster.kill(cluster.leader_of(topic, 0))
-            done.touch()
-
-        threads.append(threading.Thread(target=watch))
-        threads[0].start()
-
-        def probe(step: str, _batch: int) -> None:
-            from sexton.testing.waiting import until
-
-            if step == "sending" and not asked.exists():
-                asked.touch()
-                until(done.exists, "a dead broker", 60)
-
-        return probe
-
-    yield prepare
-    for thread in threads:
-        thread.join(60)
-
-
-def test_a_leader_dies_in_the_middle_of_a_batch(
-    spark: SparkSession, kill_when_told: Callable[[EmbeddedCluster, str], Probe]
-) -> None:
+def test_a_leader_dies_in_the_middle_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     with EmbeddedCluster(brokers=3) as cluster:
         cluster.create_topic("moved", [[1, 2, 3], [2, 3, 1]])
-        df = spark.range(0, 400, 1, 4).selectExpr("string(id % 9) AS key", "string(id) AS value")
-        settings = settings_for(cluster, "moved", kill_when_told(cluster, "moved"), attempts=5)
-        assert write(df, settings, "moved")
-        assert trouble(committed(cluster, "moved", 2), 400) == []
+        with leader_killed_on_the_way(cluster, "moved", tmp_path) as probe:
+            settings = sink_settings(
+                topic="moved", bootstrap_servers=cluster.bootstrap_servers, probe=probe,
+                options=EACH_A_BATCH, requests_of=REQUEST_BYTES,
+            )  # fmt: skip
+            assert write(wide_rows(spark, 60), settings, "moved")
+        assert trouble(committed(cluster, "moved", 2), 60) == []
 
 
 def test_several_senders_write_one_transaction(

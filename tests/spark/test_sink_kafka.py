@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from sexton.base.errors import PeerError, Refused
 from sexton.base.partitions import TopicPartition
-from sexton.client.transacting import ANNOUNCED, IMPLIED
+from sexton.client.client import Client
+from sexton.client.producing import REQUEST_BYTES
+from sexton.client.transacting import ANNOUNCED, IMPLIED, Committed
+from sexton.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from sexton.spark import write_exactly_once
+from sexton.spark.sink import write as write_job
 from sexton.spark.sink_marker import SinkRefused
-from sexton.spark.sink_protocol import STEPS, Answer, TooSlow, begin, commit, send
+from sexton.spark.sink_protocol import STEPS, Answer, Plan, TooSlow, begin, commit, send
+from sexton.spark.sink_settings import sink_settings
 from sexton.testing.apache_kafka import ApacheKafka, KafkaConfig
 from sexton.testing.kafka_jars import KAFKA_3_9, KAFKA_4
+from sexton.testing.waiting import until
 from tests.conftest import RunSexton
 from tests.spark.sink_faults import (
+    EACH_A_BATCH,
     PARTITIONS,
     QUICKLY,
+    SOME_ARE_SENT,
+    WIDE,
     Injected,
     blobs,
     committed,
     fail_at,
+    leader_killed_on_the_way,
     plan_of,
     trouble,
     until_over,
+    wide_rows,
     write,
 )
 
@@ -59,6 +78,16 @@ def test_a_failure_at_any_step_is_made_good(kafka: ApacheKafka, tmp_path: Path) 
     assert trouble(committed(kafka, "failing", PARTITIONS), 20 * len(STEPS)) == []
     with pytest.raises(SinkRefused, match="another checkpoint"):
         write(plan_of(kafka, "failing", len(STEPS), query="other"), [])
+
+
+def test_a_dataframe_is_written_once(spark: SparkSession, kafka: ApacheKafka) -> None:
+    """With Spark, by whichever version of transactions the brokers have."""
+    kafka.create_topic("job", PARTITIONS)
+    where: dict[str, Any] = {"topic": "job", "bootstrap_servers": kafka.bootstrap_servers}
+    df = wide_rows(spark, 40)
+    assert write_exactly_once(df, job_id="job", options=EACH_A_BATCH, **where)
+    assert not write_exactly_once(df, job_id="job", **where)
+    assert trouble(committed(kafka, "job", PARTITIONS), 40) == []
 
 
 def test_whoever_is_overtaken_can_neither_send_nor_commit(kafka: ApacheKafka) -> None:
@@ -103,6 +132,33 @@ def test_a_batch_that_takes_longer_than_its_transaction_may(kafka: ApacheKafka) 
     assert trouble(committed(kafka, "slow", PARTITIONS), 20) == []
 
 
+async def shorten(servers: str, plan: Plan, marker: Committed) -> None:
+    """The same marker, for a millisecond: how long can be said in old versions of OffsetCommit."""
+    entry = OffsetCommitRequestPartition(
+        plan.marker_at.partition, marker.offset, committed_metadata=marker.metadata
+    )
+    topic = OffsetCommitRequestTopic(plan.marker_at.topic, partitions=[entry])
+    request = OffsetCommitRequest(plan.group, retention_time_ms=1, topics=[topic])
+    async with Client(servers) as client:  # its one broker coordinates everything
+        answer = await client.ask(request, range(2, 5))
+    assert [each.error_code for topic in answer.topics for each in topic.partitions] == [0]
+
+
+def test_a_marker_that_kafka_has_forgotten_is_missed(kafka: ApacheKafka) -> None:
+    kafka.create_topic("idle", PARTITIONS)
+    assert write(plan_of(kafka, "idle", 0), blobs("idle", range(10)))
+    later = plan_of(kafka, "idle", 1)
+    marker = begin(later).marker
+    assert marker is not None and marker.offset == 0
+    asyncio.run(shorten(kafka.bootstrap_servers, later, marker))
+    until(lambda: begin(later).marker is None, "the end of the marker", 120)
+    with pytest.raises(SinkRefused, match=r"no marker, but batch 1 is not the first") as refusal:
+        write(later, blobs("idle", range(10, 20)))
+    assert refusal.value.hint is not None and "after_batch=0" in refusal.value.hint
+    assert write(plan_of(kafka, "idle", 1, after=0), blobs("idle", range(10, 20)))
+    assert trouble(committed(kafka, "idle", PARTITIONS), 20) == []
+
+
 def test_the_doctor_sees_what_is_open_and_ends_it(
     kafka: ApacheKafka, run_sexton: RunSexton
 ) -> None:
@@ -122,18 +178,21 @@ def test_the_doctor_sees_what_is_open_and_ends_it(
     assert trouble(committed(kafka, "left", PARTITIONS), 20) == []
 
 
-def test_a_broker_that_leads_and_coordinates_dies_on_the_way() -> None:
+def test_a_broker_that_leads_and_coordinates_dies_on_the_way(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """First without Spark, then, when it is back, with it."""
     with ApacheKafka(KafkaConfig(KAFKA_4, nodes=3, options=QUICKLY)) as kafka:
         kafka.create_topic("before", 1)
         begin(plan_of(kafka, "before", 0))
         node = kafka.leader_of(TRANSACTION_STATE)
         others = [other for other in kafka.node_ids if other != node]
         kafka.create_topic("moving", [[node, *others], [*others, node]])
-        given = blobs("moving", range(40))
+        given = blobs("moving", range(40), WIDE // 2)
 
         def until_it_dies() -> Iterator[tuple[TopicPartition, bytearray]]:
             for number, (at, data) in enumerate(given):
-                if number == 7:
+                if number == SOME_ARE_SENT:
                     kafka.kill(node)
                 yield at, bytearray(data)
 
@@ -144,3 +203,12 @@ def test_a_broker_that_leads_and_coordinates_dies_on_the_way() -> None:
             done = write(plan, given)
         assert done
         assert trouble(committed(kafka, "moving", PARTITIONS), 40) == []
+        kafka.restart(node)
+        kafka.create_topic("moved", [[node, *others], [*others, node]])
+        with leader_killed_on_the_way(kafka, "moved", tmp_path) as on_the_way:
+            settings = sink_settings(
+                topic="moved", bootstrap_servers=kafka.bootstrap_servers, probe=on_the_way,
+                options=EACH_A_BATCH, requests_of=REQUEST_BYTES,
+            )  # fmt: skip
+            assert write_job(wide_rows(spark, 60), settings, "moved")
+        assert trouble(committed(kafka, "moved", PARTITIONS), 60) == []

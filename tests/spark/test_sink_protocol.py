@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sexton.base.errors import PeerError, Refused
 from sexton.base.partitions import TopicPartition
-from sexton.client import transacting
-from sexton.client.transacting import ANNOUNCED, IMPLIED, Transaction
+from sexton.client.transacting import ANNOUNCED, IMPLIED
 from sexton.spark import sink_protocol
 from sexton.spark.sink_marker import SinkRefused
 from sexton.spark.sink_protocol import (
+    RULES,
     STEPS,
     Answer,
+    Rules,
     TooSlow,
     abandon,
     begin,
@@ -28,6 +28,8 @@ from sexton.spark.sink_protocol import (
 from sexton.testing.embedded import EmbeddedCluster
 from tests.spark.sink_faults import (
     PARTITIONS,
+    SOME_ARE_SENT,
+    WIDE,
     Injected,
     blobs,
     committed,
@@ -37,6 +39,7 @@ from tests.spark.sink_faults import (
     until_over,
     write,
 )
+from tests.spark.sink_rules import rules_of
 
 
 @pytest.fixture(scope="module")
@@ -76,48 +79,39 @@ def test_a_failure_at_any_step_is_made_good_by_running_again(
     assert trouble(committed(one, topic, PARTITIONS), 40) == []
 
 
-def test_without_the_marker_a_batch_is_there_twice(
-    one: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_marker_a_batch_is_there_twice(one: EmbeddedCluster, tmp_path: Path) -> None:
     """The control of the test above, at the step at which only the marker knows."""
-    monkeypatch.setattr(sink_protocol, "is_to_write", lambda *_: True)
     one.create_topic("unmarked", PARTITIONS)
     probe = fail_at("committed", tmp_path / "failed")
+    plan = plan_of(one, "unmarked", 0, probe=probe, rules=rules_of("unmarked", tmp_path))
     with pytest.raises(Injected):
-        write(plan_of(one, "unmarked", 0, probe=probe), blobs("unmarked", range(20)))
-    assert write(plan_of(one, "unmarked", 0), blobs("unmarked", range(20)))
+        write(plan, blobs("unmarked", range(20)))
+    assert write(plan, blobs("unmarked", range(20)))
     assert any("twice" in line for line in trouble(committed(one, "unmarked", PARTITIONS), 20))
 
 
-def in_two_orders(cluster: EmbeddedCluster, topic: str, tmp_path: Path) -> list[str]:
+def in_two_orders(
+    cluster: EmbeddedCluster, topic: str, tmp_path: Path, rules: Rules = RULES
+) -> list[str]:
     """One attempt dies on its way, the next one has the same batches in another order."""
     cluster.create_topic(topic, PARTITIONS)
     given = blobs(topic, range(4))
     given = [(TopicPartition(topic, 0), data) for _at, data in given]
-    probe = fail_at("sending", tmp_path / topic)
+    plan = plan_of(cluster, topic, 0, probe=fail_at("sending", tmp_path / topic), rules=rules)
     with pytest.raises(Injected):
-        send(plan_of(cluster, topic, 0, probe=probe), [(at, bytearray(b)) for at, b in given])
-    other = [(at, bytearray(data)) for at, data in reversed(given)]
-    assert write(plan_of(cluster, topic, 0), other)
+        send(plan, [(at, bytearray(b)) for at, b in given])
+    assert write(plan, [(at, bytearray(data)) for at, data in reversed(given)])
     return [
         line for line in trouble(committed(cluster, topic, PARTITIONS), 4) if "after" not in line
     ]
 
 
 def test_attempts_with_one_epoch_lose_records_without_an_error(
-    one: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    one: EmbeddedCluster, tmp_path: Path
 ) -> None:
     """Why every attempt takes an epoch of its own: a broker takes other data for a repetition."""
     assert in_two_orders(one, "fresh", tmp_path) == []
-    shared: list[Transaction] = []
-
-    async def init_once(*given: Any) -> Transaction:
-        if not shared:
-            shared.append(await transacting.init_producer_id(*given))
-        return shared[0]
-
-    monkeypatch.setattr(sink_protocol, "init_producer_id", init_once)
-    found = in_two_orders(one, "shared", tmp_path)
+    found = in_two_orders(one, "shared", tmp_path, rules_of("shared", tmp_path / "epoch"))
     assert any("lost" in line for line in found)
 
 
@@ -246,11 +240,11 @@ def test_a_leader_and_a_coordinator_die_on_the_way() -> None:
     """The first while batches are sent, the other between the answer and the commit."""
     with EmbeddedCluster(brokers=3) as cluster:
         cluster.create_topic("moving", [[1, 2, 3], [2, 3, 1]])
-        given = blobs("moving", range(40))
+        given = blobs("moving", range(40), WIDE // 2)
 
         def until_it_dies() -> Iterator[tuple[TopicPartition, bytearray]]:
             for number, (at, data) in enumerate(given):
-                if number == 7:
+                if number == SOME_ARE_SENT:
                     killed.append(cluster.leader_of("moving", at.partition))
                     cluster.kill(killed[0])
                 yield at, bytearray(data)

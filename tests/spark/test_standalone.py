@@ -66,13 +66,16 @@ def master(tmp_path: Path) -> Iterator[str]:
         yield found[0]
 
 
-def test_executors_read_replicas_and_run_tasks(
+def test_executors_read_replicas_validate_topics_and_run_tasks(
     master: str, three: EmbeddedCluster, tmp_path: Path
 ) -> None:
     three.create_topic("orders", [[1, 2, 3]])
     producer = Producer({"bootstrap.servers": three.bootstrap_servers})
     for number in range(50):
-        producer.produce("orders", str(number))
+        producer.produce("orders", str(number), "key")
+    three.create_topic("fallen", [[1, 2, 3]])
+    for number in (108, 110, 105):
+        producer.produce("fallen", str(number), "key_17")
     assert producer.flush(30) == 0
     three.wait_until(lambda: all(o.high_watermark == 50 for o in three.offsets("orders").values()))
     marks = tmp_path / "marks"
@@ -83,9 +86,14 @@ def test_executors_read_replicas_and_run_tasks(
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert driver.returncode == 0, driver.stderr
-    assert json.loads(driver.stdout) == {
+    told = json.loads(driver.stdout)
+    (fallen,) = told.pop("fallen")
+    assert "Key: key_17, LastValue: 110, NewValue: 105" in fallen
+    assert told == {
         "counted": [[1, 50], [2, 50], [3, 50]],
         "squares": [0, 1, 4, 9],
+        "rising": [True, 50],
+        "judged alike": [{"state-regression": 1}] * 3,
         "survived": [0, 1, 2],
     }
     assert [mark.name for mark in marks.iterdir()] == ["attempted-1"]  # it was run again, indeed

@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from sexton.cli.main import main
+from sexton.client.retrying import Patience
+from sexton.survey import validating
 from sexton.testing.embedded import EmbeddedCluster
 from tests.validate.topics import Record, Run, add, filled, found, transactional
 
@@ -238,3 +241,37 @@ def test_a_topic_that_is_not_there_is_named(validate: Run) -> None:
 def test_an_empty_topic_is_not_called_clean(broker: EmbeddedCluster, validate: Run) -> None:
     code, said, _asides = validate(filled(broker, []), "--value", "int", "--format", "json")
     assert code == 0 and json.loads(said)["summary"]["standing"] == "unread"
+
+
+# ── what could not be looked at ──
+
+
+def test_a_partition_that_cannot_be_read_is_named_and_a_finding_weighs_more(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Exit code 3: nobody may take it for all of the topic. The control: with both brokers, 0."""
+    monkeypatch.setattr(validating, "_ELECTION", Patience(timeout_ms=500))
+    with EmbeddedCluster(brokers=2) as cluster:
+        cluster.create_topic("halved", [[1], [2]])
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+        rising: list[Record] = [(f"k{number % 2}", str(number)) for number in range(10)]
+        add(producer, "halved", rising, partition=lambda number: number % 2)
+        assert producer.flush(60) == 0
+        asked = ["validate", "halved", "-b", cluster.bootstrap_servers, "--engine", "local"]
+        asked += ["--value", "int", "--show-keys"]
+        assert main(asked) == 0
+        assert "halved is what was promised." in capsys.readouterr().out
+        cluster.kill(2)
+        cluster.wait_for("halved", 1, lambda state: state.leader < 0)
+        assert main([*asked, "--format", "json"]) == 3
+        told = json.loads(capsys.readouterr().out)
+        assert told["exit_code"] == 3 and told["summary"]["records"] == 5
+        assert told["incomplete"] == [{"subject": "halved-1", "why": "nobody leads it"}]
+        for step_by_step in ([], ["--checkpoint", str(tmp_path / "kept")]):
+            assert main([*asked, *step_by_step]) == 3
+            assert "halved is what was promised." not in capsys.readouterr().out
+        add(producer, "halved", [("k0", "3")])
+        assert producer.flush(60) == 0
+        assert main(asked) == 1  # what is known to be wrong is said, whatever was not read
+        said = capsys.readouterr()
+        assert "LastValue: 8, NewValue: 3" in said.out and "halved-1" in said.out + said.err

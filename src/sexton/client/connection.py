@@ -16,6 +16,8 @@ TLS is the stream below (`ClientConfig.tls`); who must say a password does so in
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import ssl
 import struct
 from collections import deque
@@ -216,6 +218,17 @@ class Connection(asyncio.BufferedProtocol):
                 each.future.set_exception(PeerError(self.peer, f"{why} (asked: {each.name})"))
 
 
+def _reason(error: OSError) -> str:
+    """In the system's words: asyncio's own repeat the address."""
+    if (
+        error.errno is not None
+        and error.errno in errno.errorcode
+        and not isinstance(error, ssl.SSLError)
+    ):
+        return os.strerror(error.errno).lower()
+    return error.strerror or str(error)
+
+
 async def connect(host: str, port: int, config: ClientConfig) -> Connection:
     """A connection to whoever listens there, once it has said what it speaks."""
     peer = f"{host}:{port}"
@@ -229,7 +242,7 @@ async def connect(host: str, port: int, config: ClientConfig) -> Connection:
     except TimeoutError:
         raise NoAnswer(peer, f"no connection within {patience_ms} ms") from None
     except OSError as error:  # an unknown host, a closed port, a certificate that is not trusted
-        raise NoAnswer(peer, f"cannot be reached: {error.strerror or error}") from error
+        raise NoAnswer(peer, f"cannot be reached: {_reason(error)}") from error
     try:
         await connection.negotiate()
     except BaseException:

@@ -90,6 +90,7 @@ class BatchSender:
         self._queued = 0  # bytes
         self._under_way: dict[int, deque[asyncio.Task[None]]] = {}  # by leader, in order
         self.records = 0  # of all batches given so far
+        self.size = 0  # of them, in bytes
 
     async def send(self, at: TopicPartition, batch: bytearray) -> None:
         """Returns when it is queued or on its way; raises what became of an earlier one.
@@ -100,6 +101,7 @@ class BatchSender:
         count = stamp(batch, self._transaction.producer_id, self._transaction.epoch, sequence)
         self._sequences[at] = sequence_after(sequence, count)
         self.records += count
+        self.size += len(batch)
         self._queue.setdefault(at, deque()).append(batch)
         self._queued += len(batch)
         if self._queued >= self._request_bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
+from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
@@ -32,8 +33,16 @@ class BackgroundLoop:
         self._thread.join()
         self._loop.close()
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self.ahead(work).result()
+
+    def ahead(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """It goes on while the thread does something else."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def each(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
         """What an asynchronous generator gives, here; closing this one closes that one."""

@@ -32,6 +32,9 @@ NEEDED = ("pyspark", "pyarrow", "pandas")
 LEAST_JAVA = 17
 # Arrow batches on their way to Python: by rows alone, one batch of large values is hundreds of MB.
 ARROW_BATCH_BYTES = 16 << 20
+_ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_NO_LIMIT = (1 << 31) - 1
 _LAST_LINES = 15
 _STOP_S = 30
 # Starting and planning is a lot of code that runs once: compiled quickly it takes 14 s of CPU
@@ -52,7 +55,7 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BATCH_BYTES),
+    _ARROW_BYTES: str(ARROW_BATCH_BYTES),
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 ON_THIS_MACHINE = {  # nobody else has to reach the driver
@@ -103,6 +106,21 @@ def setting(spark: SparkSession, name: str, value: object) -> Iterator[None]:
             spark.conf.unset(name)
         else:
             spark.conf.set(name, before)
+
+
+@contextmanager
+def arrow_batches_of(spark: SparkSession, rows: int) -> Iterator[None]:
+    """Batches on their way to Python have at most so many rows, whatever their size.
+
+    With a limit in bytes, Spark works out the size of a batch anew after every row: a quarter of
+    what a task does. Whoever knows how large rows are does without.
+    """
+    most = int(spark.conf.get(_ARROW_ROWS) or 0)
+    with (
+        setting(spark, _ARROW_ROWS, min(rows, most) if most > 0 else rows),
+        setting(spark, _ARROW_BYTES, _NO_LIMIT),
+    ):
+        yield
 
 
 def find_spark() -> None:

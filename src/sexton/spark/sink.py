@@ -8,7 +8,8 @@ Each micro-batch is one Kafka transaction, in three stages:
     encode (many tasks) ──▶ record batches ──shuffle──▶ one sender ──▶ Kafka
       rows in, bytes out: may run twice                  └─ its answer ─▶ driver commits
 
-or, if the last was small, in one (see `sink_ways`): a task that reads, encodes and sends.
+or, if the last was not large, in one (see `sink_ways`): a task that reads, encodes and sends, or
+reads what the driver sends.
 What the sender and the driver say to Kafka is in `sink_protocol`, and why that is enough. Whatever
 fails, the batch is run again: here a few times, then by whoever starts the query again from its
 checkpoint. What cannot become right by that (`SinkRefused`, `ConfigError`) is raised at once. A
@@ -23,16 +24,16 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sexton.base.errors import ConfigError, Refused, SextonError
 from sexton.base.partitions import TopicPartition
-from sexton.spark.background import BackgroundLoop
-from sexton.spark.session import ARROW_BATCH_BYTES, setting
+from sexton.spark.session import ARROW_BATCH_BYTES, arrow_batches_of, setting
 from sexton.spark.sink_columns import prepared
-from sexton.spark.sink_encoding import Encoding
+from sexton.spark.sink_encoding import Encoding, encoded
+from sexton.spark.sink_line import Line, Talk
 from sexton.spark.sink_marker import Batch, SinkRefused
 from sexton.spark.sink_protocol import (
     JOB,
@@ -41,7 +42,10 @@ from sexton.spark.sink_protocol import (
     Plan,
     TooSlow,
     abandon,
+    beginning,
     commit,
+    deliver,
+    is_ours,
     send,
     too_slow,
 )
@@ -61,8 +65,8 @@ from sexton.spark.sink_tasks import (
     sender,
     with_hint,
 )
-from sexton.spark.sink_topics import TopicLimits, topic_limits
-from sexton.spark.sink_ways import Ways
+from sexton.spark.sink_topics import TopicLimits, limits_by
+from sexton.spark.sink_ways import Way, Ways, collected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -150,7 +154,11 @@ def write(df: DataFrame, settings: SinkSettings, job_id: str) -> bool:
     pipeline = JOB + checked_name("job_id", job_id)
     refuse_dynamic_allocation(df.sparkSession, settings.senders)
     batch = Batch(pipeline, 0, query=job_id, run=str(uuid.uuid4()))
-    return _written(df, settings, batch, Ways())
+    line = Line(settings.kafka)
+    try:
+        return _written(df, settings, batch, Ways(), line)
+    finally:
+        line.hang_up()
 
 
 class _StreamSink:
@@ -164,6 +172,7 @@ class _StreamSink:
         self._named = threading.Event()
         self._committed = False
         self._ways = Ways()
+        self._line = Line(settings.kafka)
 
     def belongs_to(self, query: str) -> None:
         """The id in the checkpoint; Spark tells it when the query has been started."""
@@ -177,7 +186,7 @@ class _StreamSink:
             self._settings.after_batch,
         )  # fmt: skip
         began_s = time.monotonic()
-        if _written(df, self._settings, batch, self._ways):
+        if _written(df, self._settings, batch, self._ways, self._line):
             self._committed = True
         self._ways.took(time.monotonic() - began_s)
 
@@ -185,12 +194,16 @@ class _StreamSink:
 # ── one batch ──
 
 
-def _written(df: DataFrame, settings: SinkSettings, batch: Batch, ways: Ways) -> bool:
+def _written(df: DataFrame, settings: SinkSettings, batch: Batch, ways: Ways, line: Line) -> bool:
     timeout_ms, slow = settings.timeout_ms, None
     for attempt in range(1, settings.attempts + 1):
         try:
-            short = attempt == 1 and settings.senders == 1 and ways.short(df, timeout_ms)
-            return _attempt(df, settings, batch, timeout_ms, short=short)
+            way = Way.LONG
+            if attempt == 1 and settings.senders == 1:
+                way = ways.choose(df, timeout_ms)
+            plan = _plan(settings, batch, timeout_ms)
+            with line.talk() as talk:
+                return _attempt(df, settings, plan, ways, way, talk)
         except SinkRefused as error:
             raise with_hint(error) from error.__cause__
         except Exception as error:
@@ -226,36 +239,51 @@ def _final(error: Exception, slow: TooSlow | None) -> SextonError | None:
 
 
 def _attempt(
-    df: DataFrame, settings: SinkSettings, batch: Batch, timeout_ms: int, *, short: bool
+    df: DataFrame, settings: SinkSettings, plan: Plan, ways: Ways, way: Way, talk: Talk
 ) -> bool:
     began_s = time.monotonic()
-    with BackgroundLoop() as loop:
-        wanted = {settings.topic, settings.marker_topic} - {None}
-        names = sorted(name for name in wanted if name is not None)
-        topics = loop.run(topic_limits(settings.kafka, names, settings.patience))
-    encoding = Encoding(
-        settings.kafka, settings.topic, topics, settings.codec, settings.batch_bytes,
-        time.time_ns() // 1_000_000, batch.number, settings.patience,
-    )  # fmt: skip
-    plan = _plan(settings, batch, timeout_ms, _senders(df, settings, topics))
     rows = prepared(df, settings.topic)
-    answers = _in_one_task(rows, encoding, plan) if short else _answers(rows, encoding, plan)
+    answers = _from_here(rows, settings, plan, talk) if way is Way.HERE else []
+    if not answers:
+        topics = talk.loop.run(_limits(settings, talk))
+        encoding = _encoding(settings, plan, topics)
+        plan = replace(plan, senders=_senders(df, settings, topics))
+        if way is Way.LONG:
+            answers = _answers(rows, encoding, plan)
+        else:
+            answers = _in_one_task(rows, encoding, plan, ways.at_once)
     if not answers:  # Spark knows that there are no rows, and has run no sender
         plan = replace(plan, senders=1)
         answers = [send(plan, [])]
     try:
-        return commit(plan, answers)
+        written = commit(plan, answers, talk) or is_ours(plan, answers)
     except Refused as error:
         took_ms = int((time.monotonic() - began_s) * 1000)
-        if error.error in OVER and took_ms >= timeout_ms:
+        if error.error in OVER and took_ms >= plan.timeout_ms:
             raise too_slow(plan, took_ms) from error
         raise
+    ways.wrote(sum(each.records for each in answers), sum(each.size for each in answers))
+    return written
+
+
+def _limits(settings: SinkSettings, talk: Talk) -> Coroutine[Any, Any, dict[str, TopicLimits]]:
+    wanted = {settings.topic, settings.marker_topic} - {None}
+    names = sorted(name for name in wanted if name is not None)
+    return limits_by(talk.client, names, settings.patience)
+
+
+def _encoding(settings: SinkSettings, plan: Plan, topics: Mapping[str, TopicLimits]) -> Encoding:
+    return Encoding(
+        settings.kafka, settings.topic, topics, settings.codec, settings.batch_bytes,
+        time.time_ns() // 1_000_000, plan.batch.number, settings.patience,
+    )  # fmt: skip
 
 
 def _plan(settings: SinkSettings, batch: Batch, timeout_ms: int, senders: int = 1) -> Plan:
     return Plan(
         settings.kafka, batch, TopicPartition(settings.marker_topic, 0), timeout_ms,
-        settings.patience, settings.probe, senders=senders,
+        settings.patience, settings.probe, senders=senders, rules=settings.rules,
+        requests_of=settings.requests_of,
     )  # fmt: skip
 
 
@@ -264,9 +292,27 @@ def _senders(df: DataFrame, settings: SinkSettings, topics: Mapping[str, TopicLi
     return senders_for(df.sparkSession, settings.senders, known or sys.maxsize)
 
 
-def _in_one_task(rows: DataFrame, encoding: Encoding, plan: Plan) -> list[Answer]:
-    told = rows.coalesce(1).mapInArrow(encoding_sender(encoding, plan), ANSWERS)
-    return [answer_of(row) for row in told.collect()]
+def _from_here(rows: DataFrame, settings: SinkSettings, plan: Plan, talk: Talk) -> list[Answer]:
+    """The driver is the sender. Nothing is sent, and no answer given, if there are many rows."""
+    limits = talk.loop.ahead(_limits(settings, talk))
+    begun = talk.loop.ahead(beginning(plan, talk.client))
+    try:
+        table = collected(rows)
+        if table is None:
+            return []
+        # All is encoded before any is sent: a row that cannot be leaves nothing open.
+        encoding = _encoding(settings, plan, limits.result())
+        blobs = list(encoded(encoding, 0, table.to_batches()))
+        return [deliver(plan, begun.result(), blobs, 0, talk)]
+    finally:
+        limits.cancel()
+        begun.cancel()
+
+
+def _in_one_task(rows: DataFrame, encoding: Encoding, plan: Plan, at_once: int) -> list[Answer]:
+    with arrow_batches_of(rows.sparkSession, at_once):
+        told = rows.coalesce(1).mapInArrow(encoding_sender(encoding, plan), ANSWERS)
+        return [answer_of(row) for row in told.collect()]
 
 
 def _answers(rows: DataFrame, encoding: Encoding, plan: Plan) -> list[Answer]:

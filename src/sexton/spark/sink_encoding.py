@@ -28,9 +28,8 @@ from sexton.records.layout import Codec
 from sexton.records.open_batches import Full, NewRows, NoPartition, OpenBatches, Strings
 from sexton.records.tables import Array
 from sexton.spark.background import BackgroundLoop
+from sexton.spark.sink_protocol import Blob
 from sexton.spark.sink_topics import TopicLimits, topic_limits
-
-Blob = tuple[TopicPartition, bytearray]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,17 +14,20 @@ our back. Whatever fails, wherever it fails: run the batch again, and the marker
 
 Several senders are one attempt: the first does 1 and 2 and tells the others, who then do 3 and 4,
 each for partitions of its own. The driver takes their answers only if all are there, with the same
-epoch.
+epoch. The driver may also be the sender itself, one attempt at a time; it does the same six steps.
 
 Nothing here knows of Spark. `probe` is told of each step; tests fail there, as a machine might.
+The two rules of the proof, an epoch for each attempt and the marker's word, are `Rules`: tests
+leave one out, and find rows lost or doubled.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sexton.base.errors import PeerError, Refused, SextonError
 from sexton.base.kafka_errors import KafkaError
@@ -41,9 +44,8 @@ from sexton.client.transacting import (
     init_producer_id,
     stable_offset,
 )
-from sexton.spark.background import BackgroundLoop
+from sexton.spark.sink_line import Talk
 from sexton.spark.sink_marker import Batch, Marker, SinkRefused, is_to_write
-from sexton.spark.sink_topics import client_for
 
 PREFIX = "sexton-sink-"
 JOB = "job-"  # what a pipeline's name begins with if it is a job's id
@@ -51,6 +53,7 @@ STEPS = ("initialised", "sending", "sent", "answered", "marked", "committed")
 OVER = FENCED | {KafkaError.TRANSACTION_ABORTABLE}  # nothing more can be written by this epoch
 SHORTLY_MS = 5_000  # for what is good to do, but not needed
 Probe = Callable[[str, int], None]  # a step, and the number of the batch
+Blob = tuple[TopicPartition, bytearray]  # a whole record batch, and where it goes
 
 
 class TooSlow(SextonError):
@@ -59,6 +62,17 @@ class TooSlow(SextonError):
 
 def unwatched(_step: str, _batch: int) -> None:
     """Nobody wants to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the proof rests on; nobody but a test has others."""
+
+    fresh_epoch: Callable[..., Coroutine[Any, Any, Transaction]] = init_producer_id
+    is_to_write: Callable[[Batch, Marker | None], bool] = is_to_write
+
+
+RULES = Rules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +87,8 @@ class Plan:
     probe: Probe = unwatched
     version: int | None = None  # of transactions; None: as the cluster says
     senders: int = 1
+    rules: Rules = RULES
+    requests_of: int | None = None  # bytes; None: whoever watches finds every batch on its way
 
     @property
     def transactional_id(self) -> str:
@@ -82,12 +98,10 @@ class Plan:
     def group(self) -> str:
         return PREFIX + self.batch.pipeline
 
-    def client(self) -> Client:
-        return client_for(self.kafka)
-
     @property
     def request_bytes(self) -> int:
-        """Whoever watches the steps finds every batch on its way."""
+        if self.requests_of is not None:
+            return self.requests_of
         return REQUEST_BYTES if self.probe is unwatched else 1
 
     def reached(self, step: str) -> None:
@@ -111,74 +125,75 @@ class Answer:
     records: int
     sender: int = 0
     late_ms: int = 0  # not 0: Kafka has ended the transaction when so much time had passed
+    size: int = 0  # bytes that were sent
 
 
-def send(plan: Plan, batches: Iterable[tuple[TopicPartition, bytearray]]) -> Answer:
+def send(plan: Plan, batches: Iterable[Blob]) -> Answer:
     """One attempt of a single sender."""
-    with _talking(plan) as (loop, client):
-        return _delivered(plan, loop, client, _begun(plan, loop, client), batches, 0)
+    with _talking(plan) as talk:
+        begun = talk.loop.run(beginning(plan, talk.client))
+        return _delivered(plan, talk, begun, batches, 0)
 
 
 def begin(plan: Plan) -> Begun:
     """From here on every earlier attempt is fenced, and the marker that it left is the last."""
-    with _talking(plan) as (loop, client):
-        return _begun(plan, loop, client)
+    with _talking(plan) as talk:
+        return talk.loop.run(beginning(plan, talk.client))
 
 
-def deliver(
-    plan: Plan, begun: Begun, batches: Iterable[tuple[TopicPartition, bytearray]], sender: int
-) -> Answer:
-    """The part of one of several senders."""
-    with _talking(plan) as (loop, client):
-        return _delivered(plan, loop, client, begun, batches, sender)
-
-
-@contextmanager
-def _talking(plan: Plan) -> Iterator[tuple[BackgroundLoop, Client]]:
-    with BackgroundLoop() as loop:
-        client = plan.client()
-        try:
-            yield loop, client
-        finally:
-            loop.run(client.close())
-
-
-def _begun(plan: Plan, loop: BackgroundLoop, client: Client) -> Begun:
-    transaction = loop.run(
-        init_producer_id(
-            client, plan.transactional_id, plan.timeout_ms, plan.patience, plan.version
-        )
+async def beginning(plan: Plan, client: Client) -> Begun:
+    """The same, by a client that is there."""
+    transaction = await plan.rules.fresh_epoch(
+        client, plan.transactional_id, plan.timeout_ms, plan.patience, plan.version
     )
     # Only now: an attempt that is not fenced yet could still move the marker.
-    marker = loop.run(stable_offset(client, plan.group, plan.marker_at, plan.patience))
+    marker = await stable_offset(client, plan.group, plan.marker_at, plan.patience)
     return Begun(transaction, marker)
 
 
+def deliver(
+    plan: Plan, begun: Begun, batches: Iterable[Blob], sender: int, talk: Talk | None = None
+) -> Answer:
+    """What is left to do for one of several senders, or for one that has begun before."""
+    with _talking(plan, talk) as used:
+        return _delivered(plan, used, begun, batches, sender)
+
+
+@contextmanager
+def _talking(plan: Plan, talk: Talk | None = None) -> Iterator[Talk]:
+    """By the line that is there; without one, by one that is made for this."""
+    if talk is not None:
+        yield talk
+        return
+    made = Talk.begin(plan.kafka)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
 def _delivered(
-    plan: Plan,
-    loop: BackgroundLoop,
-    client: Client,
-    begun: Begun,
-    batches: Iterable[tuple[TopicPartition, bytearray]],
-    sender: int,
+    plan: Plan, talk: Talk, begun: Begun, batches: Iterable[Blob], sender: int
 ) -> Answer:
     """If the batch is there already, or nobody may write it, nothing is sent."""
     plan.reached("initialised")
     began_s = time.monotonic()
-    batch_sender = BatchSender(client, begun.transaction, plan.patience, plan.request_bytes)
+    batch_sender = BatchSender(talk.client, begun.transaction, plan.patience, plan.request_bytes)
     try:
         if _may_write(plan, begun.marker):
             for at, batch in batches:
-                loop.run(batch_sender.send(at, batch))
+                talk.loop.run(batch_sender.send(at, batch))
                 plan.reached("sending")
-            loop.run(batch_sender.flush())
+            talk.loop.run(batch_sender.flush())
     except Refused as error:
         took_ms = int((time.monotonic() - began_s) * 1000)
         if error.error not in OVER or took_ms < plan.timeout_ms:
             raise
         return Answer(begun.transaction, begun.marker, 0, sender, late_ms=took_ms)
     plan.reached("sent")
-    return Answer(begun.transaction, begun.marker, batch_sender.records, sender)
+    return Answer(
+        begun.transaction, begun.marker, batch_sender.records, sender, size=batch_sender.size
+    )
 
 
 def abandon(plan: Plan) -> None:
@@ -195,22 +210,22 @@ def abandon(plan: Plan) -> None:
 def _may_write(plan: Plan, marker: Committed | None) -> bool:
     """A refusal is for the driver to raise: it does not have to be read out of a task's failure."""
     try:
-        return is_to_write(plan.batch, Marker.from_committed(marker, plan.group))
+        return plan.rules.is_to_write(plan.batch, Marker.from_committed(marker, plan.group))
     except SinkRefused:
         return False
 
 
-def commit(plan: Plan, answers: Sequence[Answer]) -> bool:
+def commit(plan: Plan, answers: Sequence[Answer], talk: Talk | None = None) -> bool:
     """Makes one whole attempt visible; False: the batch was there already."""
     begun = _of_one_attempt(plan, answers)
-    if not is_to_write(plan.batch, Marker.from_committed(begun.marker, plan.group)):
+    if not plan.rules.is_to_write(plan.batch, Marker.from_committed(begun.marker, plan.group)):
         return False
     late_ms = max(answer.late_ms for answer in answers)
     if late_ms:
         raise too_slow(plan, late_ms)
     plan.reached("answered")
     try:
-        _commit(plan, begun.transaction, sum(answer.records for answer in answers))
+        _commit(plan, begun.transaction, sum(answer.records for answer in answers), talk)
     except Refused as error:
         if error.error not in OVER:
             raise
@@ -220,6 +235,12 @@ def commit(plan: Plan, answers: Sequence[Answer]) -> bool:
         )
         raise Refused(error.error, f"{error.why} ({hint})", hint) from error
     return True
+
+
+def is_ours(plan: Plan, answers: Sequence[Answer]) -> bool:
+    """Was it this run that wrote the batch, if it was there already? Then an answer was lost."""
+    marker = Marker.from_committed(answers[0].marker, plan.group)
+    return marker is not None and marker.run == plan.batch.run
 
 
 def too_slow(plan: Plan, took_ms: int) -> TooSlow:
@@ -242,11 +263,12 @@ def _of_one_attempt(plan: Plan, answers: Sequence[Answer]) -> Begun:
     return attempts.pop()
 
 
-def _commit(plan: Plan, transaction: Transaction, records: int) -> None:
+def _commit(plan: Plan, transaction: Transaction, records: int, talk: Talk | None) -> None:
     batch = plan.batch
     now_ms = time.time_ns() // 1_000_000
     marker = Marker(batch.number, batch.query, batch.run, records, now_ms).to_committed()
-    with _talking(plan) as (loop, client):
+    with _talking(plan, talk) as used:
+        loop, client = used.loop, used.client
         loop.run(
             commit_offset(client, transaction, plan.group, plan.marker_at, marker, plan.patience)
         )

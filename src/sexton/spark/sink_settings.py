@@ -11,7 +11,7 @@ from sexton.client.client import addresses_in
 from sexton.client.retrying import Patience
 from sexton.client.settings import client_config
 from sexton.records.layout import Codec
-from sexton.spark.sink_protocol import Probe, unwatched
+from sexton.spark.sink_protocol import RULES, Probe, Rules, unwatched
 from sexton.spark.sink_senders import Senders, checked_senders
 
 BATCH_BYTES = 512 << 10  # large batches compress well, and cost a broker less than small ones
@@ -48,6 +48,8 @@ class SinkSettings:
     after_batch: int | None = None
     probe: Probe = unwatched
     senders: Senders = 1
+    rules: Rules = RULES  # like the probe, for tests
+    requests_of: int | None = None
 
 
 def sink_settings(
@@ -60,6 +62,8 @@ def sink_settings(
     attempts: int = ATTEMPTS,
     probe: Probe = unwatched,
     senders: object = 1,
+    rules: Rules = RULES,
+    requests_of: int | None = None,
 ) -> SinkSettings:
     """`options` are Kafka's, with or without the `kafka.` that Spark puts in front of them."""
     given = {name.removeprefix("kafka."): str(value) for name, value in (options or {}).items()}
@@ -78,7 +82,7 @@ def sink_settings(
     return SinkSettings(
         kafka, topic, marker_topic or topic or "", _codec(kafka), numbers["batch.size"],
         numbers["transaction.timeout.ms"], patience, attempts, after_batch, probe,
-        checked_senders(senders),
+        checked_senders(senders), rules, requests_of,
     )  # fmt: skip
 
 

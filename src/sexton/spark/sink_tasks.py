@@ -20,11 +20,12 @@ from sexton.base.partitions import TopicPartition
 from sexton.client.transacting import Committed, Transaction
 from sexton.spark.sink_encoding import Encoding, encoded
 from sexton.spark.sink_protocol import Answer, Begun, Plan, begin, deliver, send
+from sexton.spark.tasks import settle
 
 BLOBS = "topic string, partition int, source int, number bigint, blob binary"
 ANSWERS = (
     "transactional_id string, producer_id bigint, epoch int, version int, "
-    "marker bigint, metadata string, records bigint, sender int, late_ms bigint"
+    "marker bigint, metadata string, records bigint, sender int, late_ms bigint, size bigint"
 )
 _HELD_BYTES = 8 << 20  # of blobs, until they are given to Spark
 
@@ -63,6 +64,7 @@ def encoder(encoding: Encoding) -> Callable[[Iterable[Any]], Iterator[Any]]:
             raise with_hint(error) from error.__cause__
         if held:
             yield _record_batch(schema, held)
+        settle()
 
     return encode
 
@@ -71,6 +73,7 @@ def sender(plan: Plan) -> Callable[[Iterable[Any]], Iterator[Any]]:
     def send_all(batches: Iterable[Any]) -> Iterator[Any]:
         blobs = _blobs(batches)
         yield _told(send(plan, blobs) if plan.senders == 1 else _among_others(plan, blobs))
+        settle()
 
     return send_all
 
@@ -83,6 +86,7 @@ def encoding_sender(encoding: Encoding, plan: Plan) -> Callable[[Iterable[Any]],
             yield _told(send(plan, encoded(encoding, 0, batches)))
         except ConfigError as error:
             raise with_hint(error) from error.__cause__
+        settle()
 
     return send_rows
 
@@ -95,13 +99,14 @@ def _told(answer: Answer) -> Any:
         transaction.transactional_id, transaction.producer_id, transaction.epoch,
         transaction.version, -1 if marker is None else marker.offset,
         "" if marker is None else marker.metadata, answer.records, answer.sender, answer.late_ms,
+        answer.size,
     )  # fmt: skip
     schema = pa.schema(
         [
             ("transactional_id", pa.string()), ("producer_id", pa.int64()),
             ("epoch", pa.int32()), ("version", pa.int32()), ("marker", pa.int64()),
             ("metadata", pa.string()), ("records", pa.int64()), ("sender", pa.int32()),
-            ("late_ms", pa.int64()),
+            ("late_ms", pa.int64()), ("size", pa.int64()),
         ]
     )  # fmt: skip
     return _record_batch(schema, [row])
@@ -152,4 +157,4 @@ def _record_batch(schema: Any, rows: list[Any]) -> Any:
 def answer_of(row: Any) -> Answer:
     transaction = Transaction(row.transactional_id, row.producer_id, row.epoch, row.version)
     marker = None if row.marker < 0 else Committed(row.marker, row.metadata)
-    return Answer(transaction, marker, row.records, row.sender, row.late_ms)
+    return Answer(transaction, marker, row.records, row.sender, row.late_ms, row.size)

@@ -31,19 +31,24 @@ async def topic_limits(
     kafka: Mapping[str, str], topics: Iterable[str], patience: Patience
 ) -> dict[str, TopicLimits]:
     """Of each topic; ConfigError for one that is not there."""
-    names = list(topics)
     async with client_for(kafka) as client:
-        found = await until_it_works(lambda: client.topology(names), patience)
-        for name in names:
-            if name not in found.topics:
-                why = "there is no such topic"
-                raise ConfigError(f"topic {name}", why, "create it; it is not made by writing")
-        try:
-            configs = await until_it_works(
-                lambda: topic_configs(client, names, [_OPTION]), patience
-            )
-        except Refused:  # whoever may write need not be allowed to see the configuration
-            configs = {}
+        return await limits_by(client, topics, patience)
+
+
+async def limits_by(
+    client: Client, topics: Iterable[str], patience: Patience
+) -> dict[str, TopicLimits]:
+    """The same, by a client that is there."""
+    names = list(topics)
+    found = await until_it_works(lambda: client.topology(names), patience)
+    for name in names:
+        if name not in found.topics:
+            why = "there is no such topic"
+            raise ConfigError(f"topic {name}", why, "create it; it is not made by writing")
+    try:
+        configs = await until_it_works(lambda: topic_configs(client, names, [_OPTION]), patience)
+    except Refused:  # whoever may write need not be allowed to see the configuration
+        configs = {}
     return {
         name: TopicLimits(
             len(found.topics[name].partitions),

@@ -1,27 +1,43 @@
-"""Which way does a micro-batch go to Kafka: through a shuffle, or through a single task?
+"""Which way does a micro-batch go to Kafka: through a shuffle, one task, or the driver?
 
     long    encode (many tasks) ──shuffle──▶ send (one task, or several at once)
     short   read, encode and send (one task)
+    here    read (one task) ──rows──▶ encode and send (the driver)
 
 The long way uses every core and keeps what it has encoded, should the sender fail. The short way
-saves the shuffle and a second stage: half the work, and for a small batch most of the waiting. Its
-one task works through all partitions of the source, one after the other, inside the transaction.
+saves the shuffle and a second stage: half the work. Its one task works through all partitions of
+the source, one after the other, inside the transaction. To bring a task and its answer to a Python
+worker and back takes as much as a few ten thousand rows do; so the driver takes few rows itself,
+and has its epoch and the marker while Spark still reads them.
 
-So a batch goes the short way if the last one took little of `transaction.timeout.ms`. The first of
-a run goes the long way, as nobody knows how large it is, and so does whatever is tried again. A
-query with a shuffle or state of its own always does: one task would do the work of its last stage
-alone.
+A batch goes the short way if the last one took little of `transaction.timeout.ms`, and is sent from
+here if that was small as well. The driver asks for no more rows than it will take: if there are
+more, it leaves them to a task. The first batch of a run goes the long way, as nobody knows how
+large it is, and so does whatever is tried again. A query with a shuffle or state of its own always
+does: one task would do the work of its last stage alone.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SHARE = 6  # of the time that a transaction has; the next batch may be so many times as large
+# What the driver may hold of a batch, should its rows be a hundred times as large as the last ones.
+FEW_ROWS, FEW_BYTES = 10_000, 2 << 20
+# Rows that go to Python at once: some MB of them, if they are as large as the last ones.
+_AT_ONCE, _AT_ONCE_BYTES = 10_000, 4 << 20
+_ROW_BYTES = 4 << 10  # until one has been seen
 _STAGES = ("ShuffledRowRDD", "ShuffledRDD", "StateStoreRDD")
+
+
+class Way(Enum):
+    LONG = "long"
+    SHORT = "short"
+    HERE = "here"
 
 
 class Ways:
@@ -29,14 +45,28 @@ class Ways:
 
     def __init__(self) -> None:
         self._last_s: float | None = None
+        self._rows = self._size = 0  # of the last one
+        self._row_bytes = _ROW_BYTES  # of the last one that had rows
         self._narrow: bool | None = None  # None: nobody has looked
 
-    def short(self, df: DataFrame, timeout_ms: int) -> bool:
+    def choose(self, df: DataFrame, timeout_ms: int) -> Way:
         if self._last_s is None or self._last_s * 1000 * SHARE > timeout_ms:
-            return False
+            return Way.LONG
         if self._narrow is None:
             self._narrow = is_narrow(df)
-        return self._narrow
+        if not self._narrow:
+            return Way.LONG
+        return Way.HERE if self._rows < FEW_ROWS and self._size < FEW_BYTES else Way.SHORT
+
+    @property
+    def at_once(self) -> int:
+        """How many rows should go to Python at once."""
+        return max(1, min(_AT_ONCE, _AT_ONCE_BYTES // self._row_bytes))
+
+    def wrote(self, rows: int, size: int) -> None:
+        self._rows, self._size = rows, size
+        if rows:
+            self._row_bytes = max(1, size // rows)
 
     def took(self, seconds: float) -> None:
         self._last_s = seconds
@@ -53,3 +83,18 @@ def is_narrow(df: DataFrame) -> bool:
     except Exception:  # noqa: BLE001  Spark Connect has no such things, and that is all we need
         return False
     return not any(stage in lineage for stage in _STAGES)
+
+
+def collected(df: DataFrame) -> Any:
+    """All rows in their order, as an Arrow table; None if they are more than FEW_ROWS."""
+    one = df if _in_one_part(df) else df.coalesce(1)  # or Spark makes it one by a shuffle
+    table = one.limit(FEW_ROWS + 1).toArrow()
+    return table if table.num_rows <= FEW_ROWS else None
+
+
+def _in_one_part(df: DataFrame) -> bool:
+    """As far as can be seen without planning it: a micro-batch is an RDD of rows."""
+    try:
+        return int(df._jdf.queryExecution().logical().rdd().getNumPartitions()) == 1
+    except Exception:  # noqa: BLE001  it is something else
+        return False

@@ -24,6 +24,7 @@ from sexton.base.errors import ConfigError, SextonError
 from sexton.spark.columns import spark_schema
 from sexton.spark.options import SourceOptions, parse
 from sexton.spark.ranges import FileRange, Nothing, OffsetRange
+from sexton.spark.tasks import settle
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -116,5 +117,6 @@ def read(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
             from sexton.spark.reading import read_range
 
             yield from read_range(options, partition)
+        settle()
     except SextonError as error:
         raise explained(error) from error.__cause__

@@ -160,7 +160,7 @@ class _Jobs:
 
 
 @cache
-def _settle() -> None:
+def settle() -> None:
     """Once for each worker: Spark collects garbage after every task, and goes through all of it.
 
     What the first task has imported stays anyway; left out, a collection takes 1 ms and not 37.
@@ -176,7 +176,7 @@ def _run_pickled(work: bytes) -> bytes:
             why = f"has sexton {__version__}, the driver {version}"
             raise PeerError("an executor", why, "install the same everywhere")
         answer = pickle.dumps((True, run(task)))
-        _settle()
+        settle()
         return answer
     except Exception as error:  # noqa: BLE001  whatever it is, the driver is told
         why = f"{type(error).__name__}: {error}"

@@ -36,6 +36,7 @@ from sexton.report.validation_page import (
 from sexton.spark.source import explained
 from sexton.spark.validate_frame import FACTS, FramePlan, folder, prepared
 from sexton.spark.validate_runner import SparkSteps, SparkTasks
+from sexton.spark.validate_telling import Telling
 from sexton.survey.validating import Asked, Validation
 from sexton.survey.validating import validate as validate_topic
 from sexton.survey.validating_state import Checkpoint, Kept, added
@@ -148,7 +149,8 @@ def validate(
     With a session and a topic, expressions are sexton's, and `options` Kafka's client settings.
     With a DataFrame they are Spark's SQL, or columns; it has the columns of Spark's Kafka source.
     `checkpoint` keeps what is known of keys and ids, so that the next call goes on from there; a
-    stream needs one. `on_finding` is told of what a stream finds, after it has been kept.
+    stream needs one. `on_finding` is told of what a stream finds, after it has been kept; and once
+    more after a restart, if the driver was killed while it told.
     """
     from pyspark.sql import DataFrame
 
@@ -273,7 +275,15 @@ class _Frame:
         place = Path(directory)
         checkpoint = Checkpoint.open(place / "state", "stream", self._rules)
 
+        def tell(found: list[Sighting]) -> None:
+            assert on_finding is not None
+            page = self._page(checkpoint)
+            on_finding([finding_of(each, page) for each in found])
+
+        telling = Telling(place, checkpoint, tell if on_finding is not None else None)
+
         def judge(df: DataFrame, _number: int) -> None:
+            telling.tell()
             found: list[Sighting] = []
             steps: dict[Any, Kept] = {}
             for facts, files in self._folded(df, checkpoint):
@@ -281,10 +291,9 @@ class _Frame:
                 total = added(before.facts if before else None, facts)
                 steps[facts.partition] = Kept(facts.end, files, total)
                 found += facts.sightings
+            telling.will_be_kept(found)
             checkpoint.commit(steps)
-            if found and on_finding is not None:
-                page = self._page(checkpoint)
-                on_finding([finding_of(each, page) for each in found])
+            telling.tell()
 
         writer = self._df.writeStream.foreachBatch(judge)
         writer = writer.option("checkpointLocation", str(place / "spark"))

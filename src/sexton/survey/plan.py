@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sexton.audit.facts import Scope
-from sexton.base.errors import ConfigError, PeerError, Refused, SextonError
+from sexton.base.errors import ConfigError, PeerError, Refused, SextonError, no_such_topic
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
@@ -139,8 +139,7 @@ async def _with_sizes(client: Client, plans: Sequence[PartitionPlan]) -> list[Pa
 def _chosen(topology: Topology, wanted: Wanted) -> list[str]:
     missing = [name for name in wanted.topics if name not in topology.topics]
     if missing:
-        hint = "see `sexton cluster topics -b ...` for those there are"
-        raise ConfigError(", ".join(missing), "there is no such topic", hint)
+        raise no_such_topic(*missing)
     if wanted.topics:
         beside = [topic.name for topic in topology.topics.values() if topic.internal]
         return [*wanted.topics, *(sorted(beside) if wanted.internal else ())]

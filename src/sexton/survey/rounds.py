@@ -76,7 +76,9 @@ def first_round(case: Case) -> Iterator[tuple[At, FoldTask]]:
 
 def take_for_compacted(case: Case) -> bool:
     """Was the topic compacted once, though it is not now? Then it is read again, by its keys."""
-    if case.plan.compacted or not was_compacted(case.facts_of(0)):
+    if case.plan.compacted or not case.plan.groups:  # no group: nobody could be read
+        return False
+    if not was_compacted(case.facts_of(0)):
         return False
     groups = tuple(
         replace(group, scope=replace(group.scope, compacted=True)) for group in case.plan.groups

@@ -20,7 +20,8 @@ import numpy as np
 
 from sexton.audit.fields import sortable
 from sexton.audit.texts import number_spans
-from sexton.base.errors import ConfigError, Missing
+from sexton.base.errors import ConfigError
+from sexton.base.extras import need
 from sexton.records.columns import Spans
 
 DELTA_LOG = "_delta_log"
@@ -36,11 +37,10 @@ class TableColumns:
 
 
 def pyarrow() -> Any:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as _parquet  # noqa: F401  so that pa.parquet is there
-    except ImportError:
-        raise Missing("pyarrow", "is not installed", "pip install sexton[parquet]") from None
+    need("pyarrow")
+    import pyarrow as pa
+    import pyarrow.parquet as _parquet  # noqa: F401  so that pa.parquet is there
+
     return pa
 
 

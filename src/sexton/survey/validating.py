@@ -17,19 +17,20 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from sexton.audit.across import Candidates, Overlap, repeated, sketch_bits
 from sexton.audit.checks import MOST_KEYS, MOST_SIGHTINGS
 from sexton.audit.validation import ORDER_VIOLATION, PartitionFacts, Rules, Sighting
-from sexton.base.errors import ConfigError, SextonError
+from sexton.base.errors import ConfigError, PeerError, Refused, SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.configs import topic_configs
 from sexton.client.listing import EARLIEST, LATEST, NOT_FOUND, list_offsets
 from sexton.client.replica import Isolation
+from sexton.client.retrying import Patience
 from sexton.client.topology import Topology
 from sexton.records.tables import Array
 from sexton.survey.places import settings_of
@@ -48,6 +49,8 @@ from sexton.survey.validating_tasks import (
     ValidateTask,
     Where,
 )
+
+_ELECTION = Patience(timeout_ms=15_000)  # longer than a broker's session: by then one is elected
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +126,21 @@ class _Run:
     def run(self) -> Validation:
         asked = self._asked
         started_ms = _now_ms()
-        cluster_id, stretches, source = finish(planned(asked))
+        plan = finish(planned(asked))
+        stretches = plan.stretches
+        self._unread.update(plan.unread)
         self._limits += finish(cautions(asked))
-        self._watcher.planned(asked.topic, len(stretches))
+        unled = sum(at.topic == asked.topic for at in plan.unread)
+        self._watcher.planned(asked.topic, len(stretches) + unled)
         overlap = self._first(stretches)
         if overlap:
             self._second(stretches, overlap)
         if asked.rules.source is not None:
-            self._order(stretches, source)
+            self._order(stretches, plan.source)
         self._sightings.sort(key=lambda each: (each.partition, each.offset, each.code))
         looked_at = finish(with_evidence(asked.where(), asked.rules, self._sightings))
         return Validation(
-            asked.topic, cluster_id, asked.rules,
+            asked.topic, plan.cluster_id, asked.rules,
             tuple(sorted(self._facts, key=lambda each: each.partition)),
             tuple(looked_at), self._counts, tuple(sorted(self._unread.items())),
             tuple(self._limits), started_ms, _now_ms(),
@@ -234,9 +240,20 @@ def _words(sketch: bytes) -> Array:
 # ── which offsets ──
 
 
-async def planned(asked: Asked) -> tuple[str | None, tuple[Stretch, ...], tuple[Stretch, ...]]:
-    """The cluster's id, what to read of the topic, and of its source."""
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What there is to read."""
+
+    cluster_id: str | None
+    stretches: tuple[Stretch, ...]
+    source: tuple[Stretch, ...]
+    unread: Mapping[TopicPartition, str]  # what cannot be read, and why
+
+
+async def planned(asked: Asked, given_up: Container[TopicPartition] = ()) -> Planned:
+    """`given_up` had no leader before: if they have none still, nobody waits for an election."""
     rules = asked.rules
+    unread: dict[TopicPartition, str] = {}
     async with asked.where().client() as client:
         names = [asked.topic, *([rules.source] if rules.source else [])]
         topology = await client.topology(names)
@@ -244,15 +261,15 @@ async def planned(asked: Asked) -> tuple[str | None, tuple[Stretch, ...], tuple[
             if name not in topology.topics:
                 hint = "see `sexton cluster topics -b ...` for those there are"
                 raise ConfigError(name, "there is no such topic", hint)
-        stretches = await _stretches(client, topology, asked)
+        stretches = await _stretches(client, topology, asked, unread, given_up)
         source: tuple[Stretch, ...] = ()
         if rules.source:
             whole = replace(
                 asked, topic=rules.source, partitions=(), since_ms=None, until_ms=None,
                 rules=replace(rules, compare_isolation=False),
             )  # fmt: skip
-            source = await _stretches(client, topology, whole)
-        return topology.cluster_id, stretches, source
+            source = await _stretches(client, topology, whole, unread)
+        return Planned(topology.cluster_id, stretches, source, unread)
 
 
 async def cautions(asked: Asked) -> list[str]:
@@ -271,7 +288,13 @@ async def cautions(asked: Asked) -> list[str]:
     ]
 
 
-async def _stretches(client: Client, topology: Topology, asked: Asked) -> tuple[Stretch, ...]:
+async def _stretches(
+    client: Client,
+    topology: Topology,
+    asked: Asked,
+    unread: dict[TopicPartition, str],
+    given_up: Container[TopicPartition] = (),
+) -> tuple[Stretch, ...]:
     topic = topology.topic(asked.topic)
     missing = [number for number in asked.partitions if number not in topic.partitions]
     if missing:
@@ -282,11 +305,14 @@ async def _stretches(client: Client, topology: Topology, asked: Asked) -> tuple[
         for number in sorted(topic.partitions)
         if not asked.partitions or number in asked.partitions
     ]
+    hoped_for = [at for at in chosen if at not in given_up or topology.place(at).leader >= 0]
+    starts = await _starts(client, hoped_for)
+    unread.update((at, "nobody leads it") for at in chosen if at not in starts)
+    chosen = list(starts)
     every = dict.fromkeys(chosen, LATEST)
     rules = asked.rules
     committed = rules.committed or rules.compare_isolation
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
-    starts = await list_offsets(client, dict.fromkeys(chosen, EARLIEST))
     ends = await list_offsets(client, every, isolation)
     tails = dict.fromkeys(chosen, 0)
     if rules.compare_isolation:
@@ -304,6 +330,17 @@ async def _stretches(client: Client, topology: Topology, asked: Asked) -> tuple[
         Stretch(at, starts[at], max(starts[at], ends[at]), topic.topic_id, tails[at])
         for at in chosen
     )
+
+
+async def _starts(client: Client, chosen: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    """Where each begins; without those that have had no leader for a while."""
+    wanted = dict.fromkeys(chosen, EARLIEST)
+    try:
+        return await list_offsets(client, wanted, patience=_ELECTION)
+    except (PeerError, Refused):
+        topology = await client.topology(sorted({at.topic for at in chosen}))
+        led = {at: time for at, time in wanted.items() if topology.place(at).leader >= 0}
+        return await list_offsets(client, led)
 
 
 def _now_ms() -> int:

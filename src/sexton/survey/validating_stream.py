@@ -171,13 +171,13 @@ class Following:
         """Judges what is new; returns what was found in it, None if nothing new could be read."""
         # `since` says where it begins, and that was long ago.
         asked = replace(self._asked, since_ms=None) if self._checkpoint.kept else self._asked
-        self._cluster_id, stretches, _source = finish(planned(asked))
-        tasks = [task for each in stretches if (task := self._task(each)) is not None]
+        plan = finish(planned(asked, given_up=self._unread))
+        self._cluster_id, self._unread = plan.cluster_id, dict(plan.unread)
+        tasks = [task for each in plan.stretches if (task := self._task(each)) is not None]
         if not tasks:
             return None
         found: list[Sighting] = []
         steps: dict[TopicPartition, Kept] = {}
-        self._unread.clear()
         for number, result in self._runner.run(tasks):
             at = tasks[number].stretch.partition
             match result:

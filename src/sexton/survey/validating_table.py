@@ -156,7 +156,9 @@ class _Comparison:
         validation: Validation | None = None
         if others or rules.compare_isolation:
             validation = validate(self._asked, self._runner, self._watcher)
-        cluster_id, stretches, _source = finish(plan_of(self._asked))
+        plan = finish(plan_of(self._asked))
+        stretches = plan.stretches
+        self._unread.update(plan.unread)
         if validation is None:
             self._watcher.planned(self._asked.topic, len(stretches))
         topic, table = self._sums(stretches)
@@ -168,13 +170,13 @@ class _Comparison:
         facts = tuple(_facts(each, topic.get(each.partition)) for each in stretches)
         if validation is None:
             validation = Validation(
-                self._asked.topic, cluster_id, rules, facts, (), {}, (), (), started_ms, 0
+                self._asked.topic, plan.cluster_id, rules, facts, (), {}, (), (), started_ms, 0
             )
         return replace(
             validation,
             sightings=(*validation.sightings, *sightings),
             counts={**validation.counts, **counts},
-            unread=(*validation.unread, *sorted(self._unread.items())),
+            unread=tuple(sorted({**dict(validation.unread), **self._unread}.items())),
             limits=(*validation.limits, *self._limits),
             finished_ms=int(time.time() * 1000),
         )

@@ -15,7 +15,8 @@ from sexton.client.retrying import PATIENT
 from sexton.records.columns import Record
 from sexton.records.decoder import decode
 from sexton.records.layout import BatchHeader, Codec
-from sexton.spark.sink_encoding import Blob, Encoding, encoded
+from sexton.spark.sink_encoding import Encoding, encoded
+from sexton.spark.sink_protocol import Blob
 from sexton.spark.sink_topics import TopicLimits
 
 NOW = 1_700_000_000_000
