@@ -9,7 +9,7 @@ SOURCES := src tests tools $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check lint fast bench docs pages lock fmt soak fixtures messages clean
-.PHONY: kafka-needs
+.PHONY: kafka-needs audit-deps
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ pages: $(READY)
 	@$(BIN)/python tools/make_cli_reference.py
 	@$(BIN)/python tools/make_file_map.py
 	@$(BIN)/python tools/make_licences.py
+	@$(BIN)/python -m tools.make_python_reference
+	@$(BIN)/python -m tools.make_config_reference
+	@$(BIN)/python -m tools.make_diagrams
 
 docs: pages ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -61,6 +64,9 @@ fixtures: $(READY) kafka-needs ## have Apache Kafka write the segments under tes
 
 messages: $(READY) kafka-needs ## write the message classes again from the schemas in Kafka's jars
 	$(BIN)/python -m tools.generate_messages
+
+audit-deps: $(READY) ## is a weakness known in what the lock pins?
+	@$(BIN)/python tools/audit_dependencies.py
 
 lock: $(READY) ## choose the newest versions of everything we install, with their hashes
 	@tools/lock.sh $(BIN)/uv

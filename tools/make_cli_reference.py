@@ -17,7 +17,7 @@ WIDTH = 80
 INDEX = """\
 # Commands
 
-Each command shows this help itself, with `--help`. All of them but `sexton up` take `--format
+Each command shows this help itself, with `--help`. All of them take `--format
 table|json|jsonl|tsv`, and all exit with the same codes: see [output and exit codes](../output.md).
 
 """

@@ -1,6 +1,6 @@
 """Every block of code in README.md and docs/ says something that exists.
 
-Some pages have tests of their own that run what they show. This one looks at all of them: each
+`test_every_block.py` runs what can be run. This one looks at all of them: each
 `sexton ...` in a block for a shell is a command with options it has, and each Python block compiles
 and imports from sexton what is there.
 """
@@ -8,70 +8,16 @@ and imports from sexton what is there.
 from __future__ import annotations
 
 import ast
-import re
-import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
 from sexton.cli.main import build
+from tests.docs.blocks import ALL, PYTHON, SHELLS, Block, commands
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-SHELLS = ("console", "sh", "bash", "shell")
-FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)")
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    where: str
-    language: str
-    text: str
-
-
-def blocks(page: Path) -> Iterator[Block]:
-    language, first, lines = None, 0, list[str]()
-    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
-        fence = FENCE.match(line)
-        if fence and language is None:
-            language, first, lines = fence["language"], number, []
-            indent = len(fence["indent"])
-        elif fence:
-            yield Block(f"{page.relative_to(ROOT)}:{first}", language or "", "\n".join(lines))
-            language = None
-        else:
-            lines.append(line[indent:] if language is not None else "")
-
-
-def commands(block: Block) -> Iterator[list[str]]:
-    """The arguments of each `sexton` in it."""
-    for line in block.text.replace("\\\n", " ").splitlines():
-        if block.language == "console" and not line.startswith("$ "):
-            continue  # what it prints
-        words = shlex.split(line.removeprefix("$ "), comments=True)
-        for at, word in enumerate(words):
-            if "--nonsense" in words:
-                break  # shown for its error
-            if word.endswith("sexton") and (at == 0 or words[at - 1] in ("|", "&&", ";", "exec")):
-                yield _up_to_the_shell(words[at + 1 :])
-
-
-def _up_to_the_shell(words: list[str]) -> list[str]:
-    ends = ("|", "&&", ";", "&", "||")
-    for at, word in enumerate(words):
-        if word in ends or word.startswith((">", "2>", "<")):
-            return words[:at]
-    return words
-
-
-ALL = [block for page in PAGES for block in blocks(page)]
 SHOWN = [
     (block.where, words) for block in ALL if block.language in SHELLS for words in commands(block)
 ]
-PYTHON = [block for block in ALL if block.language in ("python", "py")]
 
 
 def test_there_is_something_to_look_at() -> None:

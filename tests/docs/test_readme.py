@@ -22,6 +22,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.comparing import first_difference
+
 ROOT = Path(__file__).parent.parent.parent
 PAGES = ("README.md", "docs/start.md")
 
@@ -69,30 +71,6 @@ def test_a_shown_command_does_what_is_shown(shown: Shown) -> None:
     assert done.returncode in (0, 1), done.stderr
     difference = first_difference(shown.output, done.stdout.splitlines())
     assert difference is None, f"{shown.where}: {difference}\n\n{done.stdout}{done.stderr}"
-
-
-def first_difference(shown: tuple[str, ...], printed: list[str]) -> str | None:
-    """The first shown line that did not come where it should, or None."""
-    at = 0
-    skipping = False
-    for line in shown:
-        if line.strip() == "...":
-            skipping = True
-            continue
-        if skipping:
-            while at < len(printed) and normal(printed[at]) != normal(line):
-                at += 1
-            skipping = False
-        if at >= len(printed) or normal(printed[at]) != normal(line):
-            return f"shown but not printed: {line}"
-        at += 1
-    if shown and not skipping and any(line.strip() for line in printed[at:]):
-        return f"printed but not shown: {printed[at]}"
-    return None
-
-
-def normal(line: str) -> str:
-    return " ".join(re.sub(r"\d+", "0", line).split())
 
 
 @pytest.mark.parametrize(

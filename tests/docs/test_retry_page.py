@@ -40,7 +40,7 @@ def test_the_decorated_handler_can_be_called():
     assert isinstance(handle, OrderedRetry)
     message = Message(Place("orders", 0, 1), 0, b"k", b"a tea", None)
     handle(message)
-    assert message.outputs == [("invoices", b"a tea, please pay", b"k", -1, ())]
+    assert message.outputs == [("invoices", b"a tea, please pay", b"k", -1, (), 0)]
     with pytest.raises(Drop):
         handle(Message(Place("orders", 0, 1), 0, b"k", b"nothing", None))
 """

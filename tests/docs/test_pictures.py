@@ -1,0 +1,48 @@
+"""The drawn pictures are those that the tool draws; they need nothing, and a page shows each."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.docs.blocks import ROOT
+from tools import make_diagrams
+
+PICTURES = make_diagrams.pictures()
+TEXT = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_is_what_the_tool_draws(name: str) -> None:
+    written = (make_diagrams.FOLDER / name).read_text(encoding="utf-8")
+    assert written == PICTURES[name], "out of date: run `make docs`"
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_needs_nothing_and_says_what_it_shows(name: str) -> None:
+    picture = ET.fromstring(PICTURES[name])
+    spaces = "{http://www.w3.org/2000/svg}"
+    assert (picture.findtext(f"{spaces}title") or "") != ""
+    kinds = {each.tag.removeprefix(spaces) for each in picture.iter()}
+    assert kinds <= {"svg", "title", "style", "text", "rect", "polyline", "polygon"}
+    assert "prefers-color-scheme: dark" in PICTURES[name]
+    assert "url(" not in PICTURES[name]
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_words_stay_inside(name: str) -> None:
+    """About seven pixels a letter; a picture that is cut at its edge would show it."""
+    picture = ET.fromstring(PICTURES[name])
+    width = float(picture.attrib["width"])
+    for text in picture.iter("{http://www.w3.org/2000/svg}text"):
+        x, long = float(text.attrib["x"]), 6.6 * len(text.text or "")
+        left = x - long * {"start": 0, "middle": 0.5, "end": 1}[text.attrib["text-anchor"]]
+        assert left >= 0 and left + long <= width + 10, text.text
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_page_shows_it_with_words_for_those_who_hear_it(name: str) -> None:
+    before, found, _ = TEXT.partition(f"](../images/{name})")
+    assert found
+    assert len(before.rpartition("![")[2]) > 40
