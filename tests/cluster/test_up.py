@@ -24,11 +24,11 @@ START_S = 60  # on a busy machine; it takes a fraction of a second on an idle on
 
 
 class Up:
-    """A running `sexton up --json`."""
+    """A running `sexton up --format json`."""
 
     def __init__(self, data: Path, *options: object, program: str | None = None) -> None:
         start = ["-c", program] if program else ["-m", "sexton.cli.main"]
-        words = ["up", "--json", "--data", str(data), *map(str, options)]
+        words = ["up", "--format", "json", "--data", str(data), *map(str, options)]
         self.data = data
         self.process = subprocess.Popen(
             [sys.executable, *start, *words],
@@ -43,7 +43,7 @@ class Up:
 
     @property
     def bootstrap_servers(self) -> str:
-        return str(self.ready["bootstrap_servers"])
+        return str(self.ready["summary"]["bootstrap_servers"])
 
     def end(self, how: signal.Signals) -> int:
         self.process.send_signal(how)
@@ -240,7 +240,7 @@ def seen_until(screen: int, text: bytes) -> None:
 
 def test_metrics_are_served_and_logs_are_json(tmp_path: Path) -> None:
     with up(tmp_path, "--port", 0, "--metrics-port", 0, "--log-format", "json") as running:
-        with urllib.request.urlopen(running.ready["metrics"], timeout=30) as page:
+        with urllib.request.urlopen(running.ready["summary"]["metrics"], timeout=30) as page:
             text = page.read().decode()
         assert "\nkafka_controller_kafkacontroller_activebrokercount 3\n" in text
         assert running.end(signal.SIGINT) == 0
@@ -301,7 +301,7 @@ def test_who_authenticates_may_come_from_anywhere(tmp_path: Path) -> None:
     )
     options = ("--host", "0.0.0.0", "--advertised-host", "localhost", "--port", 0)
     with up(tmp_path / "data", *options, "--set", f"sasl.credentials.file={users}") as running:
-        assert running.ready["security_protocol"] == "SASL_PLAINTEXT"
+        assert running.ready["summary"]["security_protocol"] == "SASL_PLAINTEXT"
         sasl = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256"}
         alice = {"sasl_username": "alice", "sasl_password": "secret"}
         assert len(produce(running.bootstrap_servers, range(3), **sasl, **alice)) == 3
@@ -330,8 +330,8 @@ def test_a_servers_own_properties_are_taken(tmp_path: Path) -> None:
     properties = tmp_path / "server.properties"
     properties.write_text("num.partitions=4\nnum.io.threads=8\n# a comment\n")
     options = ("--port", 0, "--brokers", 1, "--config", properties)
-    with up(tmp_path / "data", *options, "--compaction", "independent") as running:
-        assert running.ready["compaction_policy"] == "independent"
+    with up(tmp_path / "data", *options, "--policy", "independent") as running:
+        assert running.ready["summary"]["compaction_policy"] == "independent"
         sexton("cluster", "topics", "orders", "--create", data=tmp_path / "data")
         shown = sexton("cluster", "topics", "--format", "tsv", data=tmp_path / "data")
         assert shown.stdout.split("\t")[:2] == ["orders", "4"]

@@ -67,16 +67,26 @@ def test_a_broker_that_is_cut_off_says_all_is_well_and_is_not_believed(
 
 class Process:
     def __init__(self, cluster: EmbeddedCluster) -> None:
-        command = ["guard", "run", "-b", cluster.bootstrap_servers, "--http-port", "0"]
+        command = [
+            "guard",
+            "run",
+            "-b",
+            cluster.bootstrap_servers,
+            "--http-port",
+            "0",
+            "--format",
+            "json",
+        ]
         timers = ["--interval", "100ms", "--hold-down", "300ms", "--request-timeout", "2s"]
+        formats = ["--format", "json", "--log-format", "json"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sexton.cli.main", *command, *timers, "--log-format", "json"],
+            [sys.executable, "-m", "sexton.cli.main", *command, *timers, *formats],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         assert self.process.stdout is not None
-        self.address = json.loads(self.process.stdout.readline())["http"]
+        self.address = json.loads(self.process.stdout.readline())["summary"]["http"]
 
     def get(self, path: str) -> tuple[int, str]:
         try:

@@ -17,11 +17,12 @@ import numpy as np
 
 from sexton.audit import fold_kernels
 from sexton.audit.facts import BUCKETS, Digests
+from sexton.audit.slots import slots_for
 from sexton.records.columns import Columns
 from sexton.records.native import address
 from sexton.records.tables import Array
 
-LEAST_SLOTS, FIRST_SLOTS = 1 << 14, 1 << 20  # 16 MB, of which only what is used becomes real
+FIRST_SLOTS = 1 << 20  # 16 MB, of which only what is used becomes real
 LOAD = 0.75  # of a table, at the most
 NEVER = int(fold_kernels.NEVER)
 
@@ -31,12 +32,12 @@ class KeyTable:
 
     def __init__(self, seed: int, start: int, end: int, most_keys: int) -> None:
         self._seed, self._start, self._end = seed, start, end
-        self._most_slots = _slots_for(most_keys)
+        self._most_slots = slots_for(most_keys, LOAD)
         self._most_keys = most_keys
         self._scratch = np.empty(fold_kernels.SCRATCH_BYTES, np.uint8)
         self._digests = np.zeros(BUCKETS, np.uint64)
         self._low, self._high = 0, BUCKETS  # the buckets of this reading
-        self._table = _table(min(_slots_for(end - start), FIRST_SLOTS, self._most_slots))
+        self._table = _table(min(slots_for(end - start, LOAD), FIRST_SLOTS, self._most_slots))
         self._used = 0
         self.keys = 0  # of the readings that are done
         self.tombstones = 0
@@ -94,13 +95,6 @@ class KeyTable:
             address(self._table), len(self._table), self._low, self._high, address(larger), slots
         )
         self._table = larger
-
-
-def _slots_for(keys: int) -> int:
-    slots = LEAST_SLOTS
-    while slots * LOAD < keys:
-        slots *= 2
-    return slots
 
 
 def _table(slots: int) -> Array:

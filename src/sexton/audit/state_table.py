@@ -14,11 +14,12 @@ import numpy as np
 
 from sexton.audit import state_kernels as kernels
 from sexton.audit.facts import BUCKETS
+from sexton.audit.slots import slots_for
 from sexton.base.errors import ConfigError
 from sexton.records.native import address
 from sexton.records.tables import Array
 
-LEAST_SLOTS, FIRST_SLOTS = 1 << 14, 1 << 16
+FIRST_SLOTS = 1 << 16
 LOAD = 0.7
 EVENTS_AT_ONCE = 1 << 14
 Entries = Array  # (n, 4) uint64: two words of a fingerprint, a number, an offset and a little
@@ -32,7 +33,7 @@ class StateTable:
         self._counted = 0  # keys of the readings before this one
         self._most_keys = most_keys
         self._may_read_again = may_read_again
-        self._table = _table(min(FIRST_SLOTS, _slots_for(most_keys)))
+        self._table = _table(min(FIRST_SLOTS, slots_for(most_keys, LOAD)))
         self._used = 0
         self._events = np.empty((EVENTS_AT_ONCE, kernels.EVENT_BYTES // 8), np.int64)
 
@@ -140,13 +141,6 @@ class StateTable:
             address(self._table), len(self._table), self.low, self.high, address(larger), slots
         )
         self._table = larger
-
-
-def _slots_for(keys: int) -> int:
-    slots = LEAST_SLOTS
-    while slots * LOAD < keys:
-        slots *= 2
-    return slots
 
 
 def _table(slots: int) -> Array:

@@ -53,5 +53,11 @@ class ConfigError(SextonError):
     """An option, argument or file the user gave that cannot be honoured; commands exit 2."""
 
 
+def no_such_topic(*names: str) -> ConfigError:
+    """The mistake that is made most often, in the same words by everybody."""
+    hint = "see `sexton cluster topics` for those there are"
+    return ConfigError(", ".join(names), "there is no such topic", hint)
+
+
 class Missing(ConfigError):
     """A program or package this needs and this machine lacks."""

@@ -14,7 +14,7 @@ from sexton.base.errors import Missing
 EXTRAS = {
     "confluent_kafka": "retry",
     "pandas": "spark",
-    "pyarrow": "spark",
+    "pyarrow": "parquet",
     "pyspark": "spark",
     "pytest": "testing",
     "rocksdict": "stores",

@@ -119,6 +119,6 @@ def _nobody(directory: Path, error: OSError) -> SextonError:
         return ConfigError(
             str(directory),
             "no cluster runs there",
-            "start one with `sexton up`, or name its --data",
+            "start one with `sexton up`, name its --data, or name a broker: -b localhost:9092",
         )
     return PeerError(f"the cluster in {directory}", f"process {holder} does not listen: {error}")

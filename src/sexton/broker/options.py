@@ -41,7 +41,7 @@ def with_options(config: ClusterConfig, options: Mapping[str, object]) -> Cluste
     for name in options:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else None
+            hint = f"did you mean {near[0]}?" if near else "docs/reference/config.md lists them"
             raise ConfigError(name, "is not an option of this cluster's brokers", hint)
     of_logs = {
         _OF_LOGS[name]: _spelled(value) for name, value in options.items() if name in _OF_LOGS

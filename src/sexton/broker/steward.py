@@ -16,7 +16,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from sexton.base.errors import ConfigError, PeerError
+from sexton.base.errors import ConfigError, PeerError, no_such_topic
 from sexton.base.partitions import TopicPartition
 from sexton.broker.cluster import LocalCluster
 from sexton.broker.control import Json
@@ -222,7 +222,7 @@ class Steward:
     def _must_exist(self, topics: list[str] | None) -> None:
         for topic in topics or ():
             if topic not in self._cluster.controller.image.topics:
-                raise ConfigError(topic, "there is no such topic")
+                raise no_such_topic(topic)
 
     def _partitions(self, topics: list[str]) -> tuple[TopicPartition, ...]:
         of = self._cluster.controller.image.partitions_of

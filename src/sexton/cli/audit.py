@@ -26,6 +26,7 @@ from sexton.cli.audit_options import (
 from sexton.cli.options import (
     BootstrapOption,
     CommandConfigOption,
+    DataOption,
     FormatOption,
     SettingsOption,
     client_settings,
@@ -33,8 +34,8 @@ from sexton.cli.options import (
 from sexton.cli.writers import Format
 
 EXAMPLES = (
-    ("Audit one topic of the cluster of `sexton up`", "sexton audit -b localhost:9092 -t orders"),
-    ("One partition of it", "sexton audit orders:3 -b localhost:9092"),
+    ("Audit one topic of the cluster of `sexton up`", "sexton audit orders"),
+    ("One partition of a topic of any Kafka", "sexton audit orders:3 -b localhost:9092"),
     (
         "Audit every compacted topic, gently, and write a report to read",
         "sexton audit -b kafka:9092 --all-compacted --max-mb-per-s 20 --html audit.html",
@@ -49,6 +50,9 @@ EXAMPLES = (
     ),
     ("Copies of data directories, offline", "sexton audit --path broker-1/ --path broker-2/"),
 )
+EXIT_CODES = (
+    "0 the replicas agree, 1 they do not, or it failed, 2 wrong usage, 3 a replica was not read."
+)
 
 
 def command(
@@ -60,6 +64,7 @@ def command(
     path: PathOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
+    data: DataOption = None,
     engine: EngineOption = None,
     master: MasterOption = "local[*]",
     max_mb_per_s: MaxOption = None,
@@ -79,19 +84,18 @@ def command(
 
     Nothing is written to the cluster, and no leader moves. Needed are the rights to DESCRIBE and
     READ the topics, to DESCRIBE_CONFIGS, and to DESCRIBE transactional ids. Every suspicion is
-    looked at again before it is said. Exit code: 0 the replicas agree, 1 they do not, 3 a replica
-    could not be read.
+    looked at again before it is said.
     """
     from sexton.cli.audit_run import Request, run_audit
 
     if metrics_port is not None and watch is None:
         raise ConfigError("--metrics-port", "there are metrics only with --watch")
-    if path and (bootstrap or settings or command_config):
+    if path and (bootstrap or settings or command_config or data):
         why = "does not go with --path: no broker is asked"
-        raise ConfigError("-b, -X, --command-config", why, "audit the one, then the other")
+        raise ConfigError("-b, -X, --command-config, --data", why, "audit the one, then the other")
     request = Request.of(
         [*(what or ()), *(topic or ())],
-        None if path else client_settings(bootstrap, settings, command_config),
+        None if path else client_settings(bootstrap, settings, command_config, data),
         all_compacted=all_compacted,
         internal=internal,
         paths=tuple(path or ()),

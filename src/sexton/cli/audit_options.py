@@ -103,7 +103,7 @@ ShowKeysOption = Annotated[
 ]
 WatchOption = Annotated[
     str | None,
-    typer.Option("--watch", metavar="EVERY", help="Audit again and again: every 1h, say."),
+    typer.Option("--watch", metavar="SPAN", help="Audit again and again: every 1h, say."),
 ]
 MetricsOption = Annotated[
     int | None,

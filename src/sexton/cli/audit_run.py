@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
-from sexton.cli.durations import span_ms
+from sexton.cli.durations import moment_ms
 from sexton.cli.naming import topics_and_partitions
-from sexton.cli.options import BOOTSTRAP_SERVERS
+from sexton.cli.options import BOOTSTRAP_SERVERS, must_be_writable
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.report.audit_page import AuditPage
@@ -66,9 +64,7 @@ class Request:
         if self.sample_partitions is not None and not 0 < self.sample_partitions <= 1:
             hint = "0.1 is a tenth of the partitions"
             raise ConfigError("--sample-partitions", "is a share between 0 and 1", hint)
-        for file in (self.html, self.parquet, self.write_baseline, self.resume):
-            if file is not None and not file.absolute().parent.is_dir():
-                raise ConfigError(str(file), "there is no such directory to write it into")
+        must_be_writable(self.html, self.parquet, self.write_baseline, self.resume)
 
     def _check_beside_paths(self) -> None:
         if self.settings is not None:
@@ -143,15 +139,7 @@ def wanted_of(request: Request) -> Wanted:
 
 def time_of(text: str) -> int:
     """A time in milliseconds: an age before now, or a date."""
-    age_ms = span_ms(text)
-    if age_ms is not None:
-        return int(time.time() * 1000) - age_ms
-    try:
-        told = datetime.fromisoformat(text)
-    except ValueError:
-        hint = "an age such as 6h or 2d, or a time such as 2026-11-01T00:00Z"
-        raise ConfigError("--since", f"{text!r} is no time", hint) from None
-    return int((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp() * 1000)
+    return moment_ms(text, "--since")
 
 
 # ── where it runs ──

@@ -15,8 +15,8 @@ from sexton.cli.cluster_reach import (
     DataOption,
     Reach,
     SettingsOption,
-    partition_named,
 )
+from sexton.cli.naming import place_named
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from sexton.client.client import Client
 
 EXAMPLES = (
-    ("Have broker 3 lead a partition", "sexton cluster elect orders-0 --leader 3"),
+    ("Have broker 3 lead a partition", "sexton cluster elect orders:0 --leader 3"),
     ("Give every partition its preferred leader, as after a restart", "sexton cluster elect --all"),
     (
         "Accept the loss of records where no replica in sync is left",
-        "sexton cluster elect orders-0 --unclean",
+        "sexton cluster elect orders:0 --unclean",
     ),
 )
 ELECTED = (Column("topic"), number("partition"), number("leader"))
@@ -42,7 +42,7 @@ PATIENCE_S = 30.0
 def command(
     partitions: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TOPIC-PARTITION", help="Which partitions; or --all."),
+        typer.Argument(metavar="TOPIC:PARTITION", help="Which partitions; or --all."),
     ] = None,
     leader: Annotated[
         int | None,
@@ -69,10 +69,10 @@ def command(
     nothing else: no data is moved.
     """
     if bool(partitions) == every:
-        raise ConfigError("elect", "which partitions?", "name some, as in orders-0, or give --all")
+        raise ConfigError("TOPIC:PARTITION or --all", "one of them is needed", "as in orders:0")
     if leader is not None and (every or unclean):
-        raise ConfigError("--leader", "goes with named partitions and without --unclean")
-    chosen = [partition_named(text) for text in partitions or ()]
+        raise ConfigError("--leader", "does not go with --all or --unclean", "name partitions")
+    chosen = [place_named(text) for text in partitions or ()]
 
     async def work(client: Client) -> tuple[list[Row], list[Election]]:
         from sexton.client import admin

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sexton.base.errors import ConfigError, SextonError
+from sexton.base.errors import SextonError, no_such_topic
 from sexton.base.findings import Finding
 from sexton.cli.cluster_reach import (
+    INTERVAL,
     BootstrapOption,
     CommandConfigOption,
     DataOption,
@@ -19,6 +20,7 @@ from sexton.cli.cluster_reach import (
     TopicArguments,
     WatchOption,
     control_of,
+    interval_s,
 )
 from sexton.cli.live import View, watch
 from sexton.cli.options import FormatOption
@@ -51,6 +53,7 @@ _SHORT = {
     "mtro": "MTRO", "mcco": "MCCO", "mxro": "MXRO", "mxfo": "MXFO",
     "last_stable": "LSO", "high_watermark": "HW", "log_end": "end", "size_bytes": "bytes",
 }  # fmt: skip
+_LEAST = ("bytes", "start", "epoch", "LSO", "role", "end", "isr")
 
 
 def command(
@@ -63,7 +66,7 @@ def command(
         bool, typer.Option("--internal", help="Also __consumer_offsets and __transaction_state.")
     ] = False,
     watching: WatchOption = False,
-    interval: IntervalOption = 0.5,
+    interval: IntervalOption = INTERVAL,
     format: FormatOption = Format.table,
 ) -> None:
     """Show every replica's offsets, with the four of coordinated compaction.
@@ -74,7 +77,7 @@ def command(
     """
     reach = Reach(bootstrap, settings, command_config, data)
     if watching:
-        watch(lambda: _view(_rows(_look(reach, topics, internal, None))), interval)
+        watch(lambda: _view(_rows(_look(reach, topics, internal, None))), interval_s(interval))
         return
     with Output("cluster offsets", format) as out:
         found = _look(reach, topics, internal, out)
@@ -104,13 +107,13 @@ def _look(reach: Reach, topics: list[str] | None, internal: bool, out: Output | 
             found = control.ask("offsets", topics=topics or None, internal=internal)["replicas"]
     missing = set(topics or ()) - {row["topic"] for row in found}
     if missing:
-        raise ConfigError(", ".join(sorted(missing)), "there is no such topic")
+        raise no_such_topic(*sorted(missing))
     return list(found)
 
 
 def _view(rows: list[Row]) -> View:
     columns = [Column(_SHORT.get(c.name, c.name), c.align) for c in REPLICAS]
-    return View("replicas", columns, rows, keys=3, bad=_is_bad)
+    return View("replicas", columns, rows, keys=3, bad=_is_bad, least=_LEAST)
 
 
 def _is_bad(column: str, cell: Cell) -> bool:

@@ -15,36 +15,35 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from sexton.base.errors import ConfigError
-from sexton.base.partitions import TopicPartition
+from sexton.cli.durations import milliseconds
 from sexton.cli.options import (
     BOOTSTRAP_SERVERS,
     BootstrapOption,
     CommandConfigOption,
+    DataOption,
     SettingsOption,
     client_settings,
+    control_of,
+    home_of,
     merged_settings,
 )
 
 if TYPE_CHECKING:
-    from sexton.broker.control import Control
     from sexton.client.client import Client
 
-__all__ = ["BootstrapOption", "CommandConfigOption", "SettingsOption"]
+__all__ = [
+    "BootstrapOption",
+    "CommandConfigOption",
+    "DataOption",
+    "SettingsOption",
+    "control_of",
+    "home_of",
+]
 
 T = TypeVar("T")
 
 REQUEST_TIMEOUT_MS = 10_000
 CONNECT_TIMEOUT_MS = 3_000
-
-DataOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--data",
-        metavar="DIR",
-        help="The data directory of the `sexton up` that is meant, if not the usual one.",
-    ),
-]
 
 BrokerArgument = Annotated[int, typer.Argument(help="The broker's number.", min=1)]
 
@@ -57,21 +56,16 @@ WatchOption = Annotated[
 ]
 
 IntervalOption = Annotated[
-    float, typer.Option("--interval", help="Seconds between two looks of --watch.", min=0.1)
+    str, typer.Option("--interval", metavar="SPAN", help="Between two looks at the cluster.")
 ]
+INTERVAL = "500ms"
+SHORTEST_INTERVAL_MS = 100  # a look asks every broker
 
 
-def home_of(data: Path | None) -> Path:
-    from sexton.broker.home import default_home
-
-    return (data or default_home()).absolute()
-
-
-def control_of(data: Path | None) -> Control:
-    """The control socket of a running `sexton up`."""
-    from sexton.broker.control import Control
-
-    return Control(home_of(data))
+def interval_s(text: str) -> float:
+    """For `--watch`."""
+    span = max(milliseconds(text, "--interval"), SHORTEST_INTERVAL_MS)
+    return span / 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +88,7 @@ class Reach:
 
     def client_settings(self) -> dict[str, str]:
         """Kafka's client settings, with the brokers that were named or those of `sexton up`."""
-        if self.is_ours:
-            with control_of(self.data) as control:
-                servers = str(control.ask("addresses")["bootstrap_servers"])
-            return client_settings(servers, self.settings, self.command_config)
-        if self.data is not None:
-            raise ConfigError("--data", "names another cluster than -b", "give one of them")
-        return client_settings(self.bootstrap, self.settings, self.command_config)
+        return client_settings(self.bootstrap, self.settings, self.command_config, self.data)
 
     def with_client(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """Runs `work` with a client of the cluster."""
@@ -119,17 +107,10 @@ class Reach:
 
         async def run() -> T:
             async with Client(settings[BOOTSTRAP_SERVERS], config) as client:
+                await client.any_broker()  # nobody there: said at once, not after all patience
                 return await work(client)
 
         return asyncio.run(run())
-
-
-def partition_named(text: str) -> TopicPartition:
-    """`orders-0`, as Kafka names a partition's directory."""
-    try:
-        return TopicPartition.from_directory(text)
-    except ConfigError:
-        raise ConfigError(text, "is not TOPIC-PARTITION", "as in orders-0") from None
 
 
 def numbers(nodes: Sequence[int]) -> str:

@@ -16,8 +16,8 @@ from sexton.cli.cluster_reach import (
     Reach,
     SettingsOption,
     numbers,
-    partition_named,
 )
+from sexton.cli.naming import place_named
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from sexton.client.client import Client
 
 EXAMPLES = (
-    ("Move a partition, and wait until it is there", "sexton cluster reassign orders-0=3,1"),
-    ("Move two at once", "sexton cluster reassign orders-0=1,2 orders-1=2,3"),
+    ("Move a partition, and wait until it is there", "sexton cluster reassign orders:0=3,1"),
+    ("Move two at once", "sexton cluster reassign orders:0=1,2 orders:1=2,3"),
     ("See what is under way", "sexton cluster reassign"),
-    ("Call a move off", "sexton cluster reassign orders-0 --cancel"),
+    ("Call a move off", "sexton cluster reassign orders:0 --cancel"),
 )
 MOVES = (
     Column("topic"), number("partition"), Column("replicas"), Column("adding"), Column("removing"),
@@ -43,7 +43,7 @@ def command(
     moves: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TOPIC-PARTITION=BROKER,...",
+            metavar="TOPIC:PARTITION=BROKER,...",
             help="Which partition goes to which brokers, the preferred leader first.",
         ),
     ] = None,
@@ -65,7 +65,7 @@ def command(
     """
     wanted = dict(_cancelled(text) if cancel else _move(text) for text in moves or ())
     if cancel and not wanted:
-        raise ConfigError("--cancel", "of which partitions?", "name them, as in orders-0")
+        raise ConfigError("--cancel", "of which partitions?", "name them, as in orders:0")
 
     async def work(client: Client) -> list[Row]:
         from sexton.client import admin
@@ -109,11 +109,11 @@ def _move(text: str) -> tuple[TopicPartition, list[int] | None]:
     try:
         if not equals:
             raise ValueError
-        return partition_named(name), [int(each) for each in brokers.split(",")]
+        return place_named(name), [int(each) for each in brokers.split(",")]
     except ValueError:
-        hint = "as in orders-0=1,2,3"
-        raise ConfigError(text, "is not TOPIC-PARTITION=BROKER,...", hint) from None
+        hint = "as in orders:0=1,2,3"
+        raise ConfigError(text, "is not TOPIC:PARTITION=BROKER,...", hint) from None
 
 
 def _cancelled(text: str) -> tuple[TopicPartition, list[int] | None]:
-    return partition_named(text.partition("=")[0]), None
+    return place_named(text.partition("=")[0]), None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sexton.base.errors import Refused
 from sexton.cli.cluster_reach import (
+    INTERVAL,
     BootstrapOption,
     CommandConfigOption,
     DataOption,
@@ -15,6 +16,7 @@ from sexton.cli.cluster_reach import (
     SettingsOption,
     WatchOption,
     control_of,
+    interval_s,
 )
 from sexton.cli.live import View, watch
 from sexton.cli.options import BOOTSTRAP_SERVERS, FormatOption
@@ -36,6 +38,7 @@ BROKERS = (
     number("leaders"), number("in_sync"), number("replicas"), number("connections"),
     number("size_bytes"),
 )  # fmt: skip
+_LEAST = ("connections", "size_bytes", "port", "host", "active")
 
 
 def command(
@@ -44,7 +47,7 @@ def command(
     command_config: CommandConfigOption = None,
     data: DataOption = None,
     watching: WatchOption = False,
-    interval: IntervalOption = 0.5,
+    interval: IntervalOption = INTERVAL,
     format: FormatOption = Format.table,
 ) -> None:
     """Show the brokers of a cluster, what each leads and holds, and how its partitions are.
@@ -53,7 +56,7 @@ def command(
     """
     reach = Reach(bootstrap, settings, command_config, data)
     if watching:
-        watch(lambda: _view(_look(reach)), interval)
+        watch(lambda: _view(_look(reach)), interval_s(interval))
         return
     with Output("cluster status", format) as out:
         status = _look(reach)
@@ -75,7 +78,7 @@ def _rows(status: Json) -> list[Row]:
 def _view(status: Json) -> View:
     counts = ("topics", "partitions", "under_replicated", "leaderless", "reassigning")
     heading = ", ".join(f"{name.replace('_', ' ')} {status[name]}" for name in counts)
-    return View(heading, BROKERS, _rows(status), keys=1, bad=_is_bad)
+    return View(heading, BROKERS, _rows(status), keys=1, bad=_is_bad, least=_LEAST)
 
 
 def _is_bad(column: str, cell: Cell) -> bool:

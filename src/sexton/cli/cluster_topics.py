@@ -45,44 +45,51 @@ PARTITIONS = (
 )  # fmt: skip
 
 
+CreateOption = Annotated[bool, typer.Option("--create", help="Make these topics.")]
+DeleteOption = Annotated[bool, typer.Option("--delete", help="Delete these topics.")]
+PartitionsOption = Annotated[
+    int | None,
+    typer.Option("--partitions", help="For --create; the broker's default if not given.", min=1),
+]
+FactorOption = Annotated[
+    int | None,
+    typer.Option(
+        "--replication-factor", help="For --create; the broker's default if not given.", min=1
+    ),
+]
+ConfigOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config",
+        metavar="OPTION=VALUE",
+        help="For --create: an option of the topic; may be given several times.",
+    ),
+]
+
+
 def command(
     topics: TopicArguments = None,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
     data: DataOption = None,
-    create: Annotated[bool, typer.Option("--create", help="Make these topics.")] = False,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete these topics.")] = False,
-    partitions: Annotated[
-        int | None,
-        typer.Option(
-            "--partitions", help="For --create; the broker's default if not given.", min=1
-        ),
-    ] = None,
-    replication_factor: Annotated[
-        int | None,
-        typer.Option(
-            "--replication-factor", help="For --create; the broker's default if not given.", min=1
-        ),
-    ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--config",
-            metavar="OPTION=VALUE",
-            help="For --create: an option of the topic; may be given several times.",
-        ),
-    ] = None,
+    create: CreateOption = False,
+    delete: DeleteOption = False,
+    partitions: PartitionsOption = None,
+    replication_factor: FactorOption = None,
+    config: ConfigOption = None,
     format: FormatOption = Format.table,
 ) -> None:
     """List topics, show where the replicas of some are, create or delete them."""
     configs = _configs(config)
     if (create or delete) and not topics:
-        raise ConfigError("--create" if create else "--delete", "of which topic?", "name it")
+        option = "--create" if create else "--delete"
+        raise ConfigError(option, "needs the name of a topic", f"as in orders {option}")
     if create and delete:
-        raise ConfigError("--delete", "cannot be combined with --create")
+        raise ConfigError("--delete", "does not go with --create", "do one, then the other")
     if not create and (partitions or replication_factor or configs):
-        raise ConfigError("--partitions, --config", "go with --create only")
+        why = "go with --create only"
+        raise ConfigError("--partitions, --replication-factor, --config", why, "leave them out")
 
     async def work(client: Client) -> Topology:
         from sexton.client import admin

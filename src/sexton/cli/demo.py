@@ -16,7 +16,7 @@ from rich.text import Text
 
 from sexton.base.errors import Missing
 from sexton.base.extras import need
-from sexton.cli.options import BOOTSTRAP_SERVERS, FormatOption
+from sexton.cli.options import BOOTSTRAP_SERVERS, FormatOption, must_be_writable
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.report.tables import Column, number
@@ -60,6 +60,7 @@ def command(
     then with coordinated compaction, and audits it with Spark. Nothing is left behind but a report.
     """
     need("confluent_kafka")
+    must_be_writable(html)
     from sexton.lab.demo import play
 
     with Output("demo", format) as out, _runner(fast, out) as runner:

@@ -1,8 +1,14 @@
-"""Spans of time as people write them: `500ms`, `90s`, `5m`, `2h`, `1d`, `1w`."""
+"""Time as people write it: spans such as `500ms`, `90s`, `5m`, `2h`, `1d`, `1w`, and moments.
+
+A moment is an age before now (`6h`), a date with or without a time (`2026-11-01T00:00Z`; in UTC if
+it does not say), or Kafka's milliseconds since 1970.
+"""
 
 from __future__ import annotations
 
 import re
+import time
+from datetime import UTC, datetime
 
 from sexton.base.errors import ConfigError
 
@@ -26,3 +32,18 @@ def span_ms(text: str) -> int | None:
     """None: it is something else."""
     match = _SPAN.fullmatch(text.strip())
     return None if match is None else int(float(match["count"]) * _UNITS[match["unit"]])
+
+
+def moment_ms(text: str, option: str) -> int:
+    """In milliseconds since 1970."""
+    age_ms = span_ms(text)
+    if age_ms is not None:
+        return int(time.time() * 1000) - age_ms
+    if text.lstrip("-").isdecimal():
+        return int(text)
+    try:
+        told = datetime.fromisoformat(text)
+    except ValueError:
+        hint = "an age such as 6h or 2d, a time such as 2026-11-01T00:00Z, or milliseconds"
+        raise ConfigError(option, f"{text!r} is no time", hint) from None
+    return round((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp() * 1000)

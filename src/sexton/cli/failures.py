@@ -18,8 +18,9 @@ from typing import TextIO
 
 import typer
 
-from sexton.base.errors import ConfigError, SextonError
+from sexton.base.errors import ConfigError, Missing, Refused, SextonError
 from sexton.base.extras import EXTRAS, missing
+from sexton.base.kafka_errors import KafkaError
 
 FAILED = 1
 USAGE = 2
@@ -27,6 +28,23 @@ INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
 PIPE_CLOSED = 128 + 13  # and for SIGPIPE
 
 DEBUG_VARIABLE = "SEXTON_DEBUG"
+
+# What to do about an answer of Kafka's, where whoever met it did not know better.
+REMEDIES = {
+    KafkaError.UNKNOWN_TOPIC_OR_PARTITION: "see `sexton cluster topics` for those there are",
+    KafkaError.TRANSACTIONAL_ID_NOT_FOUND: "see `sexton txn list` for those there are",
+    KafkaError.GROUP_ID_NOT_FOUND: "check the spelling; a group is there once a member has joined",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "an ACL has to allow it: see docs/how-to",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "an ACL has to allow it: see docs/how-to",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "give user and password with --command-config FILE",
+}
+# Something that was named is not there: wrong usage, however we learn of it.
+NOT_THERE = {
+    KafkaError.UNKNOWN_TOPIC_OR_PARTITION,
+    KafkaError.TRANSACTIONAL_ID_NOT_FOUND,
+    KafkaError.GROUP_ID_NOT_FOUND,
+}
+NO_ANSWER = "is a Kafka running there? `sexton up` starts one on this machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +66,8 @@ def failure_of(error: BaseException) -> Failure:
     """What to say about `error`, and the exit code it deserves."""
     match error:
         case SextonError():
-            code = USAGE if isinstance(error, ConfigError) else FAILED
-            return Failure(error.kind, error.subject, error.why, error.hint, code)
+            code = USAGE if _is_usage(error) else FAILED
+            return Failure(error.kind, error.subject, error.why, _hint(error), code)
         case ModuleNotFoundError() if error.name in EXTRAS:
             return failure_of(missing(error.name))
         case typer.TyperException() if error.exit_code == USAGE:
@@ -63,6 +81,25 @@ def failure_of(error: BaseException) -> Failure:
             name = type(error).__name__
             hint = f"this is a bug in sexton; set {DEBUG_VARIABLE}=1 to see the traceback"
             return Failure("unexpected", name, str(error) or "no message", hint, FAILED)
+
+
+def _is_usage(error: SextonError) -> bool:
+    if isinstance(error, Refused):
+        return error.error in NOT_THERE
+    # By its kind, since it may have been raised in the process of `sexton up`.
+    return error.kind in {_kind(ConfigError), _kind(Missing)} or isinstance(error, ConfigError)
+
+
+def _kind(error: type[SextonError]) -> str:
+    return error("", "").kind
+
+
+def _hint(error: SextonError) -> str | None:
+    if error.hint is not None:
+        return error.hint
+    if isinstance(error, Refused):
+        return REMEDIES.get(error.error)
+    return NO_ANSWER if error.kind == "no-answer" else None
 
 
 def _usage_failure(error: typer.TyperException) -> Failure:

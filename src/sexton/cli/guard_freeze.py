@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sexton.base.errors import ConfigError
+from sexton.base.errors import ConfigError, no_such_topic
 from sexton.cli.cluster_reach import (
     BootstrapOption,
     CommandConfigOption,
@@ -77,7 +77,7 @@ async def hold(daemon: Daemon, only: frozenset[str] | None) -> None:
     for name in sorted(only or ()):
         found = watched.get(name)
         if found is None or found.options is None:
-            raise ConfigError(name, "there is no such topic, or it may not be described")
+            raise no_such_topic(name)  # or it may not be described
         if not found.options.compacted:
             raise ConfigError(name, "is not compacted, so there is nothing to stop")
         if not found.sight.replicated:

@@ -40,7 +40,7 @@ EXAMPLES = (
 
 def command(
     duration: Annotated[
-        str | None, typer.Option("--for", metavar="TIME", help="How long, as in 2h.")
+        str | None, typer.Option("--for", metavar="SPAN", help="How long, as in 2h.")
     ] = None,
     off: Annotated[bool, typer.Option("--off", help="End it now.")] = False,
     bootstrap: BootstrapOption = None,

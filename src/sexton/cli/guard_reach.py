@@ -12,6 +12,7 @@ import typer
 from sexton.base.errors import ConfigError, PeerError
 from sexton.cli.cluster_reach import CONNECT_TIMEOUT_MS, Reach
 from sexton.cli.durations import milliseconds
+from sexton.cli.failures import NO_ANSWER
 from sexton.cli.options import BOOTSTRAP_SERVERS
 from sexton.cli.output import Output
 from sexton.machines.guard_events import GuardConfig
@@ -35,19 +36,19 @@ MemoryOption = Annotated[
     ),
 ]
 IntervalOption = Annotated[
-    str, typer.Option("--interval", metavar="TIME", help="Between two looks at the cluster.")
+    str, typer.Option("--interval", metavar="SPAN", help="Between two looks at the cluster.")
 ]
 HoldOption = Annotated[
     str,
     typer.Option(
         "--hold-down",
-        metavar="TIME",
+        metavar="SPAN",
         help="How long all replicas must have been in sync before a topic is released.",
     ),
 ]
 TimeoutOption = Annotated[
     str,
-    typer.Option("--request-timeout", metavar="TIME", help="How long one broker may take."),
+    typer.Option("--request-timeout", metavar="SPAN", help="How long one broker may take."),
 ]
 ReapplyOption = Annotated[
     bool,
@@ -135,7 +136,7 @@ async def done(daemon: Daemon) -> Status:
     """What there is when all has been done that can be done now."""
     status = await daemon.once()
     if status.not_seen is not None:
-        raise PeerError("the cluster", f"cannot be seen: {status.not_seen}")
+        raise PeerError("the cluster", f"cannot be seen: {status.not_seen}", NO_ANSWER)
     return status
 
 
@@ -189,5 +190,5 @@ def _disk_row(broker: BrokerStatus) -> Row:
 def chosen(topics: list[str] | None, everything: bool) -> frozenset[str] | None:
     """None: all."""
     if bool(topics) == everything:
-        raise ConfigError("TOPIC or --all", "one of them is needed, and not both")
+        raise ConfigError("TOPIC or --all", "one of them is needed, and not both", "as in orders")
     return None if everything else frozenset(topics or ())

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sexton.cli.announcing import announce
 from sexton.cli.cluster_reach import (
     BootstrapOption,
     CommandConfigOption,
@@ -35,7 +34,7 @@ from sexton.cli.guard_reach import (
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
 from sexton.cli.up_options import LogFormat, LogFormatOption, LogLevel, LogLevelOption
-from sexton.cli.writers import Format
+from sexton.cli.writers import Ending, Format
 
 if TYPE_CHECKING:
     from sexton.guard.daemon import Daemon
@@ -111,12 +110,12 @@ def command(
         refuse_exposure(http_host, authenticated=False, insecure=insecure, option="--http-host")
 
     async def watch(daemon: Daemon) -> None:
-        await _watch(daemon, http_host, http_port)
+        await _watch(daemon, http_host, http_port, format)
 
     with_daemon(reach, config, memory_topic, watch)
 
 
-async def _watch(daemon: Daemon, host: str, port: int | None) -> None:
+async def _watch(daemon: Daemon, host: str, port: int | None, said: Format) -> None:
     from sexton.guard.web import Web
 
     stopping = asyncio.Event()
@@ -124,8 +123,10 @@ async def _watch(daemon: Daemon, host: str, port: int | None) -> None:
     web = None if port is None else Web(daemon, host, port)
     if web is not None:
         await web.start()
-        sys.stdout.write(json.dumps({"ok": True, "http": web.address}) + "\n")
-        sys.stdout.flush()
+    if said is not Format.table:
+        announce("guard run", said, Ending({"http": None if web is None else web.address}))
+    elif web is not None:
+        typer.echo(f"status page  {web.address}")
     try:
         await daemon.run(stopping)
     finally:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sexton.base.errors import no_such_topic
 from sexton.cli.cluster_reach import (
     BootstrapOption,
     CommandConfigOption,
@@ -80,8 +81,6 @@ def command(
 
         status = with_daemon(reach, config, memory_topic, thaw)
         show(out, status)
-        for name in sorted((only or frozenset()) - {topic.topic for topic in status.topics}):
-            out.incomplete(name, "there is no such compacted topic")
         for topic in status.topics:
             if topic.state in ("frozen", "freezing"):
                 out.incomplete(topic.topic, f"stays frozen: {'; '.join(topic.why) or 'in doubt'}")
@@ -93,6 +92,9 @@ async def release(daemon: Daemon, only: frozenset[str] | None, *, audited: bool)
 
     await daemon.round_of_looking()
     memory, now_ms = daemon.guard.memory, daemon.now_ms()
+    unknown = sorted((only or frozenset()) - set(daemon.guard.topics) - set(memory.holds))
+    if unknown:
+        raise no_such_topic(*unknown)
     sayings: list[Saying] = [
         Hold(name, False, now_ms)
         for name, hold in memory.holds.items()

@@ -29,7 +29,8 @@ def command(format: FormatOption = Format.table) -> None:
     Those marked early also have a form in which no producer has to expire (`lab run --early`).
     """
     from sexton.lab.divergences import LAB, Scenario
-    from sexton.lab.stores_eos import STORIES, Story
+    from sexton.lab.eos_story import Story
+    from sexton.lab.stores_eos import STORIES
 
     def row(scenario: Scenario) -> Row:
         about = scenario.about_s

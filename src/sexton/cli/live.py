@@ -1,6 +1,8 @@
 """A table that stays on the terminal and changes where it stands.
 
-What has moved since the last look is bright for a moment, so that one sees it move.
+What has moved since the last look is bright for a moment, so that one sees it move. A terminal that
+is too narrow loses whole columns, the least important first, and a last line says which: a number
+that is cut would be another number.
 """
 
 from __future__ import annotations
@@ -13,10 +15,21 @@ from typing import TYPE_CHECKING
 
 from sexton.base.errors import ConfigError, SextonError
 from sexton.cli.failures import is_lively
-from sexton.report.tables import Cell, Column, Row, cell_text, one_line
+from sexton.report.tables import (
+    GAP,
+    Cell,
+    Column,
+    Row,
+    cell_text,
+    folded_headings,
+    heading_widths,
+    one_line,
+    table_width,
+)
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import ConsoleDimensions, RenderableType
+    from rich.text import Text
 
 BRIGHT_S = 2.0
 
@@ -30,6 +43,22 @@ class View:
     rows: Sequence[Row]
     keys: int  # how many of the first columns say which row it is
     bad: Callable[[str, Cell], bool] = lambda _column, _cell: False
+    least: Sequence[str] = ()  # columns that a narrow terminal goes without, these first
+
+    def fitted(self, width: int) -> tuple[list[int], list[int]]:
+        """Which columns there is room for, and how wide each is."""
+        texts = [[len(one_line(cell_text(cell))) for cell in row] for row in self.rows]
+        cells = [max(column, default=0) for column in zip(*texts, strict=True)]
+        cells = cells or [0] * len(self.columns)
+        left = list(range(len(self.columns)))
+        for name in (None, *self.least):
+            left = [at for at in left if self.columns[at].name != name]
+            widths = heading_widths(
+                [self.columns[at] for at in left], [cells[at] for at in left], width
+            )
+            if table_width(widths) <= width:
+                break
+        return left, widths
 
 
 def watch(look: Callable[[], View], interval_s: float) -> None:
@@ -43,17 +72,17 @@ def watch(look: Callable[[], View], interval_s: float) -> None:
     try:
         with Live(screen=True, auto_refresh=False) as live:
             while True:
-                live.update(_seen(look, memory, live.console.height), refresh=True)
+                live.update(_seen(look, memory, live.console.size), refresh=True)
                 time.sleep(interval_s)
     except KeyboardInterrupt:
         return
 
 
-def _seen(look: Callable[[], View], memory: Memory, height: int) -> RenderableType:
+def _seen(look: Callable[[], View], memory: Memory, size: ConsoleDimensions) -> RenderableType:
     from rich.text import Text
 
     try:
-        return memory.table(look(), time.monotonic(), height)
+        return memory.table(look(), time.monotonic(), size)
     except SextonError as error:  # it may come back: a restart of `sexton up` is no reason to leave
         return Text(f"{error.subject}: {error.why}", style="red")
 
@@ -65,26 +94,38 @@ class Memory:
         self._cells: dict[tuple[Row, str], Cell] = {}
         self._changed: dict[tuple[Row, str], float] = {}
 
-    def table(self, view: View, now: float, height: int) -> RenderableType:
+    def table(self, view: View, now: float, size: ConsoleDimensions) -> RenderableType:
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
-        heading = Text(f"{view.heading}   {time.strftime('%H:%M:%S')}   Ctrl-C leaves")
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-        for column in view.columns:
-            table.add_column(column.heading, justify=column.align, no_wrap=True)
-        room = max(height - 4, 1)  # above it: heading, empty line, column names; below: "more"
+        shown, widths = view.fitted(size.width)
+        columns = [view.columns[at] for at in shown]
+        headings = folded_headings(columns, widths)
+        table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False)
+        for column, heading, width in zip(columns, headings, widths, strict=True):
+            table.add_column(heading, justify=column.align, no_wrap=True, width=width)
+        heading_height = headings[0].count("\n") + 1
+        room = max(size.height - heading_height - 4, 1)  # two lines above, and two below
         for row in view.rows[:room]:
-            key = tuple(row[: view.keys])
-            cells = []
-            for column, cell in zip(view.columns, row, strict=True):
-                style = self._style(view, (key, column.name), cell, now)
-                cells.append(Text(one_line(cell_text(cell)), style=style))
-            table.add_row(*cells)
+            cells = self._cells_of(view, row, now)
+            table.add_row(*(cells[at] for at in shown))
+        parts: list[RenderableType] = [_heading(view), Text(), table]
         if len(view.rows) > room:
-            table.add_row(f"... {len(view.rows) - room} more")
-        return Group(heading, Text(), table)
+            parts.append(Text(f"... {len(view.rows) - room} more"))
+        hidden = [c.heading for at, c in enumerate(view.columns) if at not in shown]
+        if hidden:
+            parts.append(Text(f"in a wider terminal: {', '.join(hidden)}", "dim"))
+        return Group(*parts)
+
+    def _cells_of(self, view: View, row: Row, now: float) -> list[Text]:
+        from rich.text import Text
+
+        key = tuple(row[: view.keys])
+        return [
+            Text(one_line(cell_text(cell)), self._style(view, (key, column.name), cell, now))
+            for column, cell in zip(view.columns, row, strict=True)
+        ]
 
     def _style(self, view: View, at: tuple[Row, str], cell: Cell, now: float) -> str:
         if at in self._cells and self._cells[at] != cell:
@@ -94,3 +135,9 @@ class Memory:
             return "bold red"
         moved = now - self._changed.get(at, -BRIGHT_S) < BRIGHT_S
         return "bold green" if moved else ""
+
+
+def _heading(view: View) -> Text:
+    from rich.text import Text
+
+    return Text(f"{view.heading}   {time.strftime('%H:%M:%S')}   Ctrl-C leaves")

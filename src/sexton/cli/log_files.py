@@ -29,10 +29,6 @@ PathsArgument = Annotated[
         readable=False,  # one that is not must not keep us from the others
     ),
 ]
-JobsOption = Annotated[
-    int | None,
-    typer.Option("--jobs", "-j", min=1, metavar="N", help="Threads; as many as processors."),
-]
 
 
 @contextmanager

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sexton.cli.log_files import (
-    JobsOption,
     PathsArgument,
     holding_findings,
     human_bytes,
     human_time,
     look_at,
 )
-from sexton.cli.options import FormatOption
+from sexton.cli.options import FormatOption, JobsOption
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.report.tables import Cell, Column, number

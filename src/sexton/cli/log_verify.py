@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sexton.cli.log_files import (
-    JobsOption,
     PathsArgument,
     holding_findings,
     human_bytes,
     look_at,
 )
-from sexton.cli.options import FormatOption
+from sexton.cli.options import FormatOption, JobsOption
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.report.tables import Cell, Column, number

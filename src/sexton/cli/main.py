@@ -14,12 +14,13 @@ from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 import sexton
 from sexton.cli import registry
 from sexton.cli.failures import failure_of, hang_up, print_failure
-from sexton.cli.registry import Entry, Examples, Group
+from sexton.cli.help_text import examples_text, make_command
+from sexton.cli.registry import Entry, Group
 from sexton.cli.writers import Ending, Format, open_writer
 
 USAGE = 2
@@ -72,11 +73,17 @@ def _fail(error: BaseException, arguments: Sequence[str]) -> int:
     failure = failure_of(error)
     chosen = requested_format(arguments)
     if chosen in (Format.json, Format.jsonl):
-        words = " ".join(word for word in arguments[:2] if not word.startswith("-"))
-        writer = open_writer(words, chosen, sys.stdout)
+        writer = open_writer(named_command(arguments), chosen, sys.stdout)
         writer.end(Ending(exit_code=failure.exit_code, failure=failure))
     print_failure(failure, error, sys.stderr)
     return failure.exit_code
+
+
+def named_command(arguments: Sequence[str]) -> str:
+    """The command in arguments that may be too wrong to be parsed; empty if there is none."""
+    paths = {entry.path for entry in registry.COMMANDS}
+    candidates = (" ".join(arguments[:2]), arguments[0] if arguments else "")
+    return next((path for path in candidates if path in paths), "")
 
 
 def requested_format(arguments: Sequence[str]) -> Format | None:
@@ -146,11 +153,9 @@ class LazyGroup(TyperGroup):
     groups: Sequence[Group] = ()
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Groups first, since they hold most of what there is."""
+        """Commands first: what a newcomer tries is among them."""
         del ctx
-        return [group.name for group in self._own_groups()] + [
-            entry.path.removeprefix(self.path) for entry in self._own_entries()
-        ]
+        return [name for name, _ in self._rows()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The group or imported command called `cmd_name`, or None."""
@@ -166,12 +171,8 @@ class LazyGroup(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The list in the help, from summaries alone."""
         del ctx
-        rows = [(group.name, group.summary) for group in self._own_groups()]
-        rows += [
-            (entry.path.removeprefix(self.path), entry.summary) for entry in self._own_entries()
-        ]
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl(self._rows())
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Examples keep their lines."""
@@ -191,6 +192,12 @@ class LazyGroup(TyperGroup):
         self.commands = unloaded
         return super().resolve_command(ctx, args)
 
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [
+            (entry.path.removeprefix(self.path), entry.summary) for entry in self._own_entries()
+        ]
+        return rows + [(group.name, group.summary) for group in self._own_groups()]
+
     def _own_entries(self) -> list[Entry]:
         depth = self.path.count(" ")
         return [
@@ -203,23 +210,10 @@ class LazyGroup(TyperGroup):
         return self.groups if not self.path else ()
 
 
-class Command(TyperCommand):
-    """A command whose help ends with examples, line by line as they were written."""
-
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Examples keep their lines."""
-        del ctx
-        formatter.write(self.epilog or "")
-
-
 def build_command(entry: Entry) -> Any:
     """Import the module of `entry` and make its function a command."""
     module = import_module(entry.module)
-    application = typer.Typer(add_completion=False, rich_markup_mode=None)
-    application.command(
-        name=entry.path.rpartition(" ")[2], cls=Command, epilog=examples_text(module.EXAMPLES)
-    )(module.command)
-    return typer.main.get_command(application)
+    return make_command(entry.path.rpartition(" ")[2], module)
 
 
 def _build_group(group: Group, entries: Sequence[Entry]) -> LazyGroup:
@@ -237,14 +231,6 @@ def _filled(
     assert isinstance(built, LazyGroup)
     built.path, built.entries, built.groups = path, entries, groups
     return built
-
-
-def examples_text(examples: Examples) -> str:
-    """The end of a help text."""
-    lines = ["", "Examples:"]
-    for what, command in examples:
-        lines += [f"  {what}:", f"    $ {command}"]
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -38,4 +38,4 @@ def place_named(text: str) -> TopicPartition:
     try:
         return TopicPartition.from_directory(text)
     except ConfigError:
-        raise ConfigError(text, "is not TOPIC:PARTITION", "as in orders:3") from None
+        raise ConfigError(text, "is not TOPIC:PARTITION", "as in orders:0") from None

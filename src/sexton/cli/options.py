@@ -3,14 +3,16 @@
     def command(bootstrap: BootstrapOption, format: FormatOption = Format.table) -> None: ...
 
 A setting can come from three places; what stands nearer to the command's name is what one meant:
-`--command-config FILE` gives way to `-X key=value`, and that to `-b`.
+`--command-config FILE` gives way to `-X key=value`, and that to `-b`. Where nobody names a broker,
+the cluster that `sexton up` runs is meant: in `--data`, or in the usual place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +20,18 @@ from sexton.base.errors import ConfigError
 from sexton.cli.properties import load_properties
 from sexton.cli.writers import Format
 
+if TYPE_CHECKING:
+    from sexton.broker.control import Control
+
 BOOTSTRAP_SERVERS = "bootstrap.servers"
+
+
+class Policy(StrEnum):
+    """How replicas clean."""
+
+    coordinated = "coordinated"
+    independent = "independent"
+
 
 FormatOption = Annotated[
     Format,
@@ -36,7 +49,7 @@ BootstrapOption = Annotated[
         "--bootstrap-server",
         "-b",
         metavar="HOST:PORT[,...]",
-        help="Brokers of the cluster to talk to.",
+        help="Brokers of the cluster to talk to; if not given, those of a running `sexton up`.",
     ),
 ]
 
@@ -57,18 +70,60 @@ CommandConfigOption = Annotated[
 ]
 
 
+JobsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs", "-j", min=1, metavar="N", help="How many at a time; by default one for each core."
+    ),
+]
+
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="The data directory of the `sexton up` that is meant, if not the usual one.",
+    ),
+]
+
+
 def client_settings(
-    bootstrap: str | None, settings: Sequence[str] | None, command_config: Path | None
+    bootstrap: str | None,
+    settings: Sequence[str] | None,
+    command_config: Path | None,
+    data: Path | None = None,
 ) -> dict[str, str]:
-    """Kafka's client settings from all three options, under Kafka's names."""
+    """Kafka's client settings from all options, under Kafka's names."""
     merged = merged_settings(settings, command_config)
     if bootstrap is not None:
         merged[BOOTSTRAP_SERVERS] = bootstrap
     if not merged.get(BOOTSTRAP_SERVERS):
-        raise ConfigError(
-            "--bootstrap-servers", "is not given", "name a broker, as in -b localhost:9092"
-        )
+        with control_of(data) as control:
+            merged[BOOTSTRAP_SERVERS] = str(control.ask("addresses")["bootstrap_servers"])
+    elif data is not None:
+        raise ConfigError("--data", "names another cluster than -b", "give one of them")
     return merged
+
+
+def must_be_writable(*files: Path | None) -> None:
+    """Said before the work that is to be written there, not after it."""
+    for file in files:
+        if file is not None and not file.absolute().parent.is_dir():
+            why = "there is no such directory to write it into"
+            raise ConfigError(str(file), why, f"mkdir -p {file.absolute().parent}")
+
+
+def home_of(data: Path | None) -> Path:
+    from sexton.broker.home import default_home
+
+    return (data or default_home()).absolute()
+
+
+def control_of(data: Path | None) -> Control:
+    """The control socket of a running `sexton up`."""
+    from sexton.broker.control import Control
+
+    return Control(home_of(data))
 
 
 def merged_settings(settings: Sequence[str] | None, command_config: Path | None) -> dict[str, str]:

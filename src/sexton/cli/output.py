@@ -112,17 +112,22 @@ class Output:
     def progress(
         self, what: str, total: int | None = None, unit: Unit = "items"
     ) -> Iterator[Callable[[int], None]]:
-        """A bar on stderr, moved by calling what is yielded; nothing at all when piped."""
+        """A bar on stderr, moved by calling what is yielded; nothing at all when piped.
+
+        Inside another one it is a second line below that: two displays would overwrite each other.
+        """
         if not is_lively(self.stderr):
             yield _ignore
-            return
-        with _bar(self.stderr, unit) as bar:
-            task = bar.add_task(what, total=total)
-            self._moving = bar
-            try:
-                yield lambda amount: bar.advance(task, amount)
-            finally:
-                self._moving = None
+        elif self._moving is not None:
+            yield from _line(self._moving, what, total, unit)
+        else:
+            from sexton.cli.bars import open_bar
+
+            with open_bar(self.stderr) as self._moving:
+                try:
+                    yield from _line(self._moving, what, total, unit)
+                finally:
+                    self._moving = None
 
     def __enter__(self) -> Self:
         return self
@@ -156,34 +161,11 @@ def _ignore(amount: int) -> None:
     """The bar that nobody sees."""
 
 
-def _bar(stderr: TextIO, unit: Unit) -> Progress:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    console = Console(file=stderr)
-    columns: list[ProgressColumn] = [
-        TextColumn("{task.description}", markup=False),
-        BarColumn(None),
-    ]
-    if console.width >= 60:  # else the figures would break the line
-        columns += (
-            [DownloadColumn(), TransferSpeedColumn()] if unit == "bytes" else [MofNCompleteColumn()]
-        )
-    columns.append(TimeRemainingColumn())
-    return Progress(
-        *columns,
-        console=console,
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-        expand=True,
-    )
+def _line(
+    bar: Progress, what: str, total: int | None, unit: Unit
+) -> Iterator[Callable[[int], None]]:
+    task = bar.add_task(what, total=total, unit=unit)
+    try:
+        yield lambda amount: bar.advance(task, amount)
+    finally:
+        bar.remove_task(task)

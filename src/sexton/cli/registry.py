@@ -6,6 +6,7 @@ imported when that command runs. `log verify` lives in `sexton.cli.log_verify`, 
 
     command     the function; its arguments and docstring become the options and the help
     EXAMPLES    ((what it does, "sexton log verify ..."), ...), the end of its help
+    EXIT_CODES  if it has more to say about them than all commands have
 
 To add a command, add its line here, write the module, and run `make docs`. Tests hold the three
 together: the docstring opens with the summary, the help has examples, the reference has a page.
@@ -50,6 +51,10 @@ GROUPS: tuple[Group, ...] = (
 )
 
 COMMANDS: tuple[Entry, ...] = (
+    Entry(
+        "demo",
+        "Show four ways in which replicas come to disagree, find them, and show them not happen.",
+    ),
     Entry(
         "up",
         "Run a replicated, transactional, compacting Kafka cluster in this process, until Ctrl-C.",
@@ -141,10 +146,6 @@ COMMANDS: tuple[Entry, ...] = (
     Entry(
         "guard panic",
         "Stop cleaning of all topics at once, by the default that brokers share.",
-    ),
-    Entry(
-        "demo",
-        "Show four ways in which replicas come to disagree, find them, and show them not happen.",
     ),
     Entry(
         "lab list",
@@ -246,6 +247,9 @@ COMMANDS: tuple[Entry, ...] = (
 )
 
 EXAMPLES: Examples = (
-    ("Start a cluster", "sexton up"),
-    ("Get help on one command", "sexton up --help"),
+    ("See replicas come to disagree, and then not, in about a minute", "sexton demo"),
+    ("Ask a Kafka whether its replicas agree", "sexton audit -b kafka:9092 --all-compacted"),
+    ("Start a cluster of your own, and look at it", "sexton up"),
+    ("Learn what works on this machine", "sexton doctor"),
+    ("Get help on one command", "sexton audit --help"),
 )

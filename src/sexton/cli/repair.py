@@ -6,6 +6,7 @@ from sexton.cli.guard_reach import DEFAULT_MEMORY, MemoryOption
 from sexton.cli.options import (
     BootstrapOption,
     CommandConfigOption,
+    DataOption,
     FormatOption,
     SettingsOption,
     client_settings,
@@ -46,6 +47,9 @@ EXAMPLES = (
         "sexton repair orders -b kafka:9092 --keep-value customer-7 --as-on 2",
     ),
 )
+EXIT_CODES = (
+    "0 the replicas agree now, 1 they do not, 2 wrong usage, 3 a replica could not be read."
+)
 
 
 def command(
@@ -53,6 +57,7 @@ def command(
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
+    data: DataOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     findings: FindingsOption = None,
@@ -73,15 +78,14 @@ def command(
     min.insync.replicas are in sync. It may be interrupted anywhere: run it again, and it goes on
     and puts every option back as it was. Where no replica is known to be right it chooses none, and
     says what you can choose. A guard that holds the topic because it doubts a replica is told when
-    all is well. Exit code: 0 the replicas agree now, 1 they do not, 3 a replica could
-    not be read.
+    all is well.
     """
     from sexton.cli.repair_request import Request
     from sexton.cli.repair_run import repair
 
     request = Request.of(
         what,
-        client_settings(bootstrap, settings, command_config),
+        client_settings(bootstrap, settings, command_config, data),
         dry_run=dry_run,
         yes=yes,
         findings=findings,

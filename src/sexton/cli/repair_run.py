@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from sexton.base.errors import ConfigError, SextonError
+from sexton.base.errors import ConfigError, SextonError, no_such_topic
 from sexton.cli.options import BOOTSTRAP_SERVERS
 from sexton.cli.output import Output
 from sexton.cli.repair_look import Looked, audited, reported
@@ -49,8 +49,7 @@ async def _with_client(request: Request, out: Output) -> None:
     async with Client(request.settings[BOOTSTRAP_SERVERS], config) as client:
         topology = await client.topology([request.topic])
         if request.topic not in topology.topics:
-            hint = "see `sexton cluster topics -b ...` for those there are"
-            raise ConfigError(request.topic, "there is no such topic", hint)
+            raise no_such_topic(request.topic)
         path = request.state or default_path(topology.cluster_id or "", request.topic)
         with NotesFile(path) as file:
             await _Run(request, out, client, file).run()

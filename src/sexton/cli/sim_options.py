@@ -6,12 +6,12 @@ Modules of the simulator load numba, so they are imported when a command runs, n
 from __future__ import annotations
 
 from dataclasses import asdict
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sexton.base.findings import Finding
+from sexton.cli.options import Policy
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.report.findings import INDENT
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from sexton.sim.replay import Replay
 
 HOURS = 72
-
-
-class Policy(StrEnum):
-    coordinated = "coordinated"
-    independent = "independent"
 
 
 SeedArgument = Annotated[int, typer.Argument(help="Which run: a seed decides everything.")]

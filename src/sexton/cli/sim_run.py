@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sexton.cli.options import FormatOption
+from sexton.cli.options import FormatOption, JobsOption, Policy
 from sexton.cli.output import Output
 from sexton.cli.sim_options import (
     HOURS,
     FaultsOption,
     HoursOption,
-    Policy,
     PolicyOption,
     SetOption,
     report_violation,
@@ -62,9 +61,7 @@ def command(
     first_seed: Annotated[int, typer.Option("--first-seed", help="The first of them.")] = 1,
     hours: HoursOption = HOURS,
     policy: PolicyOption = Policy.coordinated,
-    jobs: Annotated[
-        int, typer.Option("--jobs", "-j", help="Seeds at a time; 0: one for each core.", min=0)
-    ] = 0,
+    jobs: JobsOption = None,
     minutes: Annotated[
         float | None,
         typer.Option("--minutes", help="Start no seed after so many real minutes.", min=0),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from sexton.cli.options import FormatOption
+from sexton.cli.options import FormatOption, Policy
 from sexton.cli.output import Output
 from sexton.cli.sim_options import (
     HOURS,
     FaultsOption,
     HoursOption,
     OnlyOption,
-    Policy,
     PolicyOption,
     SeedArgument,
     SetOption,

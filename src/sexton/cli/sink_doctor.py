@@ -37,6 +37,9 @@ EXAMPLES = (
         "sexton sink doctor -b localhost:9092 --job-id orders-2024-06 --end",
     ),
 )
+EXIT_CODES = (
+    "0 all is well, 1 something needs attention, 2 wrong usage, 3 not everybody could be asked."
+)
 COLUMNS = (
     Column("pipeline"), Column("transaction"), number("producer_id"), Column("open_since"),
     number("last_batch"), number("rows"), Column("written"), Column("marker_expires"),
@@ -45,30 +48,36 @@ COLUMNS = (
 SOON_MS = 24 * 3600 * 1000
 
 
+NameOption = Annotated[
+    list[str] | None,
+    typer.Option("--name", metavar="NAME", help="A pipeline that was given a name."),
+]
+QueryOption = Annotated[
+    list[str] | None,
+    typer.Option("--query-id", metavar="ID", help="One without, by the id of its query."),
+]
+JobOption = Annotated[
+    list[str] | None, typer.Option("--job-id", metavar="ID", help="A job, by its id.")
+]
+CheckpointOption = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint",
+        metavar="DIR",
+        help="A stream, by its checkpoint on this machine; with --name, if it has one.",
+    ),
+]
+EndOption = Annotated[
+    bool, typer.Option("--end", help="Abort what these have open; it is run again by its driver.")
+]
+
+
 def command(
-    names: Annotated[
-        list[str] | None,
-        typer.Option("--name", metavar="NAME", help="A pipeline that was given a name."),
-    ] = None,
-    query_ids: Annotated[
-        list[str] | None,
-        typer.Option("--query-id", metavar="ID", help="One without, by the id of its query."),
-    ] = None,
-    job_ids: Annotated[
-        list[str] | None, typer.Option("--job-id", metavar="ID", help="A job, by its id.")
-    ] = None,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            "--checkpoint",
-            metavar="DIR",
-            help="A stream, by its checkpoint on this machine; with --name, if it has one.",
-        ),
-    ] = None,
-    end: Annotated[
-        bool,
-        typer.Option("--end", help="Abort what these have open; it is run again by its driver."),
-    ] = False,
+    names: NameOption = None,
+    query_ids: QueryOption = None,
+    job_ids: JobOption = None,
+    checkpoint: CheckpointOption = None,
+    end: EndOption = False,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
@@ -80,8 +89,6 @@ def command(
     A transaction that is open belongs to a driver at work, or to one that has died: then Kafka ends
     it after its timeout, and readers of committed records wait until it does. With --end it is
     ended now. That loses nothing, whoever is alive: the batch is not visible, and is run again.
-
-    Exit code: 0 all is well, 1 something needs attention, 3 not everybody could be asked.
     """
     from sexton.spark.sink_doctor import read_checkpoint
     from sexton.spark.sink_protocol import JOB
@@ -90,30 +97,36 @@ def command(
     chosen = [*(names or ()), *(query_ids or ()), *(JOB + each for each in job_ids or ())]
     if place is not None and not names:
         chosen.append(place.query)
-    if place is not None and len(chosen) != 1:
-        raise ConfigError("--checkpoint", "is that of one pipeline", "name no other")
-    if end and not chosen:
-        hint = "say which, with --name, --query-id, --job-id or --checkpoint"
-        raise ConfigError("--end", "would end those of pipelines at work, too", hint)
+    _check(chosen, place, end)
     reach = Reach(bootstrap, settings, command_config, data)
     with Output("sink doctor", format) as out:
         found, unasked = reach.with_client(lambda client: _look(client, chosen))
         ended = _end(reach, found, out) if end else []
         if ended:
             found, unasked = reach.with_client(lambda client: _look(client, chosen))
-        out.rows("pipelines", COLUMNS, [_row(each) for each in found])
-        for each in found:
-            for finding in _findings(each, place):
-                out.finding(finding)
+        _show(out, found, place)
         for what, why in unasked:
             out.incomplete(what, why)
         for pipeline in ended:
             out.say(f"{pipeline}: its open transaction is aborted; its batch will be run again")
-        out.summarize(
-            pipelines=len(found),
-            open=sum(each.is_open for each in found),
-            **({"ended": len(ended)} if end else {}),
-        )
+        if end:
+            out.summarize(ended=len(ended))
+
+
+def _check(chosen: list[str], place: Checkpoint | None, end: bool) -> None:
+    if place is not None and len(chosen) != 1:
+        raise ConfigError("--checkpoint", "is that of one pipeline", "name no other")
+    if end and not chosen:
+        hint = "say which, with --name, --query-id, --job-id or --checkpoint"
+        raise ConfigError("--end", "would end those of pipelines at work, too", hint)
+
+
+def _show(out: Output, found: list[Checkup], place: Checkpoint | None) -> None:
+    out.rows("pipelines", COLUMNS, [_row(each) for each in found])
+    for each in found:
+        for finding in _findings(each, place):
+            out.finding(finding)
+    out.summarize(pipelines=len(found), open=sum(each.is_open for each in found))
 
 
 async def _look(client: Client, chosen: list[str]) -> tuple[list[Checkup], list[tuple[str, str]]]:

@@ -81,7 +81,7 @@ def command(
     at = partition_of(topic, partition)
     if start_offset is None and producer_id is None:
         hint = "see `sexton txn describe-producers`"
-        raise ConfigError("--start-offset", "or --producer-id is needed", hint)
+        raise ConfigError("--start-offset or --producer-id", "one of them is needed", hint)
     reach = Reach(bootstrap, settings, command_config, data)
     with Output("txn abort", format) as out:
         found = reach.with_client(lambda client: _find(client, at, start_offset, producer_id))

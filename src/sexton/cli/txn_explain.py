@@ -32,6 +32,10 @@ EXAMPLES = (
     ("Why consumers stand still", "sexton txn explain orders:3 -b localhost:9092"),
     ("For a program", "sexton txn explain orders:3 -b localhost:9092 --format json"),
 )
+EXIT_CODES = (
+    "0 nobody waits for longer than a transaction takes, 1 one will not end by itself, 2 wrong "
+    "usage, 3 not everybody could be asked."
+)
 REPLICAS = (
     number("broker"), Column("role"), Column("in_sync"), number("last_stable_offset"),
     number("high_watermark"), number("waits_at"),
@@ -56,8 +60,7 @@ def command(
     """Say why read_committed consumers of a partition wait, since when, and what to do about it.
 
     Shows which transaction each replica waits for, what its coordinator says, what every replica
-    knows of it, and whether it may be aborted. Exit code: 0 nobody waits for longer than a
-    transaction takes, 1 a transaction will not end by itself.
+    knows of it, and whether it may be aborted.
     """
     at = place_named(what)
     with Output("txn explain", format) as out:

@@ -36,6 +36,7 @@ EXAMPLES = (
     ),
     ("In one topic", "sexton txn find-hanging -b localhost:9092 --topic orders"),
 )
+EXIT_CODES = "0 there are none, 1 there are some, 2 wrong usage, 3 not everybody could be asked."
 COLUMNS = (
     Column("topic"), number("partition"), number("producer_id"), number("producer_epoch"),
     number("coordinator_epoch"), number("start_offset"), Column("last_timestamp"),
@@ -90,7 +91,7 @@ def command(
     """Find transactions that have been open for long and that no coordinator will end.
 
     The leader of each partition is asked (or one broker, with --broker-id), then about what it has
-    open all replicas and the coordinator. Exit code: 0 there are none, 1 there are some.
+    open all replicas and the coordinator.
     """
     asked = Asked(broker, topic, partition, None if minutes is None else int(minutes * 60_000))
     with Output("txn find-hanging", format) as out:

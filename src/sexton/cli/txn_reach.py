@@ -25,7 +25,8 @@ BrokerOption = Annotated[
 
 def partition_of(topic: str | None, partition: int | None) -> TopicPartition:
     if topic is None or partition is None:
-        raise ConfigError("--topic", "and --partition are needed", "as in --topic a --partition 0")
+        hint = "as in --topic orders --partition 0"
+        raise ConfigError("--topic and --partition", "are both needed", hint)
     return TopicPartition(topic, partition)
 
 

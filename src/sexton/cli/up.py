@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import shlex
 import sys
@@ -15,12 +14,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from sexton.base.errors import ConfigError, SextonError
+from sexton.cli.announcing import announce
 from sexton.cli.failures import failure_of, print_failure
+from sexton.cli.options import FormatOption
 from sexton.cli.properties import load_properties
 from sexton.cli.up_options import (
     AdvertisedHostOption,
     BrokersOption,
-    CompactionOption,
     ConfigOption,
     DataOption,
     HostOption,
@@ -32,9 +32,12 @@ from sexton.cli.up_options import (
     LogLevelOption,
     MetricsHostOption,
     MetricsPortOption,
+    PolicyOption,
     PortOption,
     SetOption,
 )
+from sexton.cli.writers import Ending, Format
+from sexton.report.tables import Column, number
 
 if TYPE_CHECKING:
     from sexton.broker.cluster import ClusterConfig
@@ -45,12 +48,12 @@ EXAMPLES = (
     ("One broker, elsewhere, on any free port", "sexton up --brokers 1 --port 0 --data ./kafka"),
     (
         "Clean as Apache Kafka does, every second, to see replicas part",
-        "sexton up --compaction independent --set log.cleaner.backoff.ms=1000",
+        "sexton up --policy independent --set log.cleaner.backoff.ms=1000",
     ),
     ("Bring the options you have", "sexton up --config server.properties"),
     (
         "From a program: wait for one line of JSON",
-        "sexton up --json --port 0 --metrics-port 0 --log-format json",
+        "sexton up --format json --port 0 --metrics-port 0 --log-format json",
     ),
 )
 
@@ -69,7 +72,7 @@ def command(
     host: HostOption = "127.0.0.1",
     port: PortOption = None,
     data: DataOption = None,
-    compaction: CompactionOption = None,
+    policy: PolicyOption = None,
     settings: SetOption = None,
     config: ConfigOption = None,
     advertised_host: AdvertisedHostOption = None,
@@ -79,26 +82,30 @@ def command(
     log_format: LogFormatOption = LogFormat.text,
     log_level: LogLevelOption = LogLevel.info,
     as_json: JsonOption = False,
+    format: FormatOption = Format.table,
 ) -> None:
     """Run a replicated, transactional, compacting Kafka cluster in this process, until Ctrl-C.
 
     Every Kafka client can use it. Topics and records survive: the next `sexton up` goes on where
     this one ended, at the same addresses. `sexton cluster` looks into it and plays tricks on it.
+    With --format json one line of JSON says that it is ready, or why it cannot be.
     """
+    said = Format.json if as_json else format
     try:
         chosen = read_options(config, settings)
-        if compaction is not None:
-            chosen["log.compaction.policy"] = compaction.value
+        if policy is not None:
+            chosen["log.compaction.policy"] = policy.value
         _up(
             brokers=brokers, host=host, port=port, data=data, options=chosen,
             advertised_host=advertised_host, insecure=insecure, metrics_port=metrics_port,
-            metrics_host=metrics_host, log_format=log_format, log_level=log_level, as_json=as_json,
+            metrics_host=metrics_host, log_format=log_format, log_level=log_level, said=said,
         )  # fmt: skip
     except SextonError as error:
-        if not as_json:
+        if said is Format.table:
             raise
         failure = failure_of(error)
-        _print_json({"ok": False, "error": failure.as_object()})
+        ending = Ending(exit_code=failure.exit_code, failure=failure)
+        announce("up", said, ending, ("brokers", BROKERS, ()))
         print_failure(failure, error, sys.stderr)
         raise typer.Exit(failure.exit_code) from None
 
@@ -116,7 +123,7 @@ def _up(
     metrics_host: str,
     log_format: LogFormat,
     log_level: LogLevel,
-    as_json: bool,
+    said: Format,
 ) -> None:
     with _nothing_collected():
         import asyncio
@@ -134,11 +141,13 @@ def _up(
     home.take()
     try:
         ports = choose_ports(host, wanted.brokers, port, home.addresses())
-        announce = _announce_json if as_json else _announce
 
         def settle(ready: Ready) -> None:
             gc.freeze()  # what there is now stays: to look through it would only hold clients up
-            announce(ready)
+            if said is Format.table:
+                _announce(ready)
+            else:
+                _announce_to_programs(ready, said)
 
         asyncio.run(serve(home, replace(wanted, ports=ports), metrics, settle))
     finally:
@@ -204,14 +213,14 @@ def _announce(ready: Ready) -> None:
     from sexton.broker.home import default_home
 
     cluster = ready.cluster
-    number = len(cluster.numbers)
-    plural = "broker" if number == 1 else "brokers"
+    count = len(cluster.numbers)
+    plural = "broker" if count == 1 else "brokers"
     policy = cluster.config.broker.log.compaction_policy
     first = cluster.bootstrap_servers.split(",")[0]
     usual = cluster.data == default_home().absolute()
     elsewhere = "" if usual else f" --data {shlex.quote(str(cluster.data))}"
     lines = [
-        f"{number} {plural} ready in {ready.seconds:.2f} s, compaction is {policy}",
+        f"{count} {plural} ready in {ready.seconds:.2f} s, compaction is {policy}",
         "",
         f"  bootstrap servers  {cluster.bootstrap_servers}",
         f"  data               {cluster.data}",
@@ -232,26 +241,20 @@ def _announce(ready: Ready) -> None:
     typer.echo("\n".join(lines))
 
 
-def _announce_json(ready: Ready) -> None:
+BROKERS = (number("broker"), Column("host"), number("port"))
+
+
+def _announce_to_programs(ready: Ready, said: Format) -> None:
     cluster = ready.cluster
     host = cluster.config.advertised_host or cluster.config.host
-    _print_json(
-        {
-            "ok": True,
-            "bootstrap_servers": cluster.bootstrap_servers,
-            "brokers": [
-                {"broker": number, "host": host, "port": cluster.listeners[number].port}
-                for number in cluster.numbers
-            ],
-            "security_protocol": cluster.config.listener.protocol,
-            "data": str(cluster.data),
-            "compaction_policy": cluster.config.broker.log.compaction_policy,
-            "metrics": ready.metrics,
-            "ready_seconds": round(ready.seconds, 3),
-            "error": None,
-        }
-    )
-
-
-def _print_json(fields: dict[str, object]) -> None:
-    typer.echo(json.dumps({"sexton": 1, "command": "up"} | fields))
+    ending = Ending()
+    ending.summary = {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "security_protocol": cluster.config.listener.protocol,
+        "data": str(cluster.data),
+        "compaction_policy": cluster.config.broker.log.compaction_policy,
+        "metrics": ready.metrics,
+        "ready_seconds": round(ready.seconds, 3),
+    }
+    rows = [(each, host, cluster.listeners[each].port) for each in cluster.numbers]
+    announce("up", said, ending, ("brokers", BROKERS, rows))

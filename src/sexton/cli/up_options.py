@@ -8,10 +8,7 @@ from typing import Annotated
 
 import typer
 
-
-class Compaction(StrEnum):
-    coordinated = "coordinated"
-    independent = "independent"
+from sexton.cli.options import Policy
 
 
 class LogFormat(StrEnum):
@@ -58,10 +55,10 @@ DataOption = Annotated[
     ),
 ]
 
-CompactionOption = Annotated[
-    Compaction | None,
+PolicyOption = Annotated[
+    Policy | None,
     typer.Option(
-        "--compaction",
+        "--policy",
         help="How replicas clean: coordinated, or independent as Apache Kafka does.",
     ),
 ]
@@ -116,6 +113,4 @@ LogFormatOption = Annotated[LogFormat, typer.Option("--log-format", help="Of the
 
 LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="What is worth a line.")]
 
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="When ready, print one JSON object and nothing else.")
-]
+JsonOption = Annotated[bool, typer.Option("--json", help="The same as --format json.", hidden=True)]

@@ -6,17 +6,17 @@ seconds. Colour never says anything alone: each state stands there in words.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
 from sexton.guard.status import FREE, BrokerStatus, Status, TopicStatus, iso, long, size
+from sexton.report.html_parts import scrolled, with_commands
 
 AGAIN_S = 5
 MOST_FREE = 200  # topics with nothing to say; a page of thousands helps nobody
 
 STYLE = """
-:root { color-scheme: light dark; --line: #8884; --dim: #777; --bad: #b3261e; --warn: #8a5a00;
+:root { color-scheme: light dark; --line: #8884; --dim: #666; --bad: #b3261e; --warn: #8a5a00;
   --ice: #0b5cad; --good: #1b6e3c; }
 @media (prefers-color-scheme: dark) {
   :root { --dim: #9a9a9a; --bad: #ff8a80; --warn: #ffca6a; --ice: #82b7ff; --good: #7fd6a0; }
@@ -32,7 +32,9 @@ p { margin: .2rem 0; }
 .ice { color: var(--ice); }
 .good { color: var(--good); }
 .state { font-weight: 600; white-space: nowrap; }
-.wide { overflow-x: auto; }
+.when { white-space: nowrap; }
+.scroll { overflow-x: auto; }
+:focus-visible { outline: 2px solid var(--ice); outline-offset: 2px; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .9rem .35rem 0;
   border-bottom: 1px solid var(--line); }
@@ -118,16 +120,15 @@ def _findings(status: Status) -> str:
             ),
             f"<code>{escape(each.where)}</code>",
             escape(each.message),
-            _with_commands(each.remedy or ""),
+            with_commands(each.remedy or ""),
         )
         for each in loud
     ]
     return "<h2>To look at</h2>" + _table(("", "where", "what", "what to do"), rows)
 
 
-def _with_commands(text: str) -> str:
-    """What stands in backticks is to be typed."""
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
+def _when(time_ms: int | None) -> str:
+    return f'<span class="when">{escape(iso(time_ms) or "-")}</span>'
 
 
 def _frozen_topics(status: Status, topics: Sequence[TopicStatus]) -> str:
@@ -138,7 +139,7 @@ def _frozen_topics(status: Status, topics: Sequence[TopicStatus]) -> str:
             f"<code>{escape(topic.topic)}</code>",
             f'<span class="state {_COLOUR.get(topic.state, "")}">{escape(topic.state)}</span>',
             _why(status, topic),
-            escape(iso(topic.since_ms) or "-"),
+            _when(topic.since_ms),
             _since(status, topic),
             size(topic.held_back_bytes),
         )
@@ -189,7 +190,7 @@ def _lately(status: Status) -> str:
         return ""
     rows = [
         (
-            escape(iso(deed.at_ms) or "-"),
+            _when(deed.at_ms),
             escape(deed.what),
             f"<code>{escape(deed.topic)}</code>",
             "<br>".join(map(escape, deed.why)),
@@ -226,4 +227,4 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence
         )
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return f'<div class="wide"><table><tr>{cells("th", head)}</tr>{body}</table></div>'
+    return scrolled(f"<table><tr>{cells('th', head)}</tr>{body}</table>", "table")

@@ -28,10 +28,12 @@ from dataclasses import replace
 
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
+from sexton.machines import group_consumer_commits as commits
 from sexton.machines import group_consumer_requests as requests
 from sexton.machines.group_assignors import ASSIGNORS, Subscriber, TopicId
 from sexton.machines.group_consumer_state import (
     LEAVING_STATIC,
+    Change,
     GroupState,
     Member,
     MemberState,
@@ -61,7 +63,6 @@ from sexton.protocol.uuids import uuid_text
 
 SESSION, REBALANCE = "session", "rebalance"  # what timers are for
 REGEX_PAUSE_MS = 10_000  # regular expressions are not resolved more often than this
-EPOCHS_FROM = 9  # the version of OffsetCommit that says which epoch it means
 
 
 class ConsumerGroup:
@@ -86,7 +87,7 @@ class ConsumerGroup:
         """`before` goes to the log first. Raises Refused, and then nothing has happened."""
         self._refuse_if_full(request.member_id)
         member_id = request.member_id or uuid_text(self._desk.random.randbytes(16))
-        change = _Change(self.latest, before)
+        change = Change(self.latest, before)
         member = self._enter(change, request, member_id)
         updated = requests.updated(member, asked.client, request)
         if updated != member:
@@ -119,7 +120,7 @@ class ConsumerGroup:
             raise Refused(KafkaError.GROUP_MAX_SIZE_REACHED, why)
 
     def _enter(
-        self, change: _Change, request: ConsumerGroupHeartbeatRequest, member_id: str
+        self, change: Change, request: ConsumerGroupHeartbeatRequest, member_id: str
     ) -> Member:
         """The member as it is, or a new one, or one that takes a static member's place."""
         joins, instance_id = request.member_epoch == 0, request.instance_id
@@ -173,7 +174,7 @@ class ConsumerGroup:
 
     # ── the three steps ──
 
-    def _advance_epoch(self, change: _Change, called_for: bool) -> None:
+    def _advance_epoch(self, change: Change, called_for: bool) -> None:
         state, version = change.state, self._desk.topics_version
         if not called_for and self._topics_version == version:
             return
@@ -184,7 +185,7 @@ class ConsumerGroup:
         if state.old_metadata:
             change.add(GroupRecord(ConsumerGroupPartitionMetadataKey(self.group_id)))
 
-    def _make_targets(self, change: _Change) -> None:
+    def _make_targets(self, change: Change) -> None:
         state, desk = change.state, self._desk
         age_ms = desk.now_ms - state.target_ms
         pause_ms = desk.config.group_consumer_assignment_interval_ms
@@ -208,7 +209,7 @@ class ConsumerGroup:
 
     def _reconcile(
         self,
-        change: _Change,
+        change: Change,
         member: Member,
         request: ConsumerGroupHeartbeatRequest,
         subscription_changed: bool,
@@ -258,7 +259,7 @@ class ConsumerGroup:
 
     # ── regular expressions ──
 
-    def _take_regex(self, change: _Change, old: Member, new: Member) -> tuple[bool, bool]:
+    def _take_regex(self, change: Change, old: Member, new: Member) -> tuple[bool, bool]:
         """Is it another one, and is it known what it stands for?"""
         if old.regex == new.regex:
             return False, False
@@ -289,7 +290,7 @@ class ConsumerGroup:
         if not old and not unresolved and self._regexes_version == desk.topics_version:
             return
         self._regexes_version = desk.topics_version
-        change = _Change(state)
+        change = Change(state)
         others = False
         for regex in wanted:
             pattern = Pattern(regex)
@@ -314,7 +315,7 @@ class ConsumerGroup:
             known = self.latest.static_member(instance_id)
             member = self._static(known, member_id, instance_id)
         if instance_id is not None and request.member_epoch == LEAVING_STATIC:
-            change = _Change(self.latest)
+            change = Change(self.latest)
             away = replace(member, epoch=LEAVING_STATIC, revoking={})
             change.add(current_record(self.group_id, away))
             self._write(change)
@@ -349,7 +350,7 @@ class ConsumerGroup:
     def fence(self, members: list[Member]) -> None:
         if not members:
             return
-        change = _Change(self.latest)
+        change = Change(self.latest)
         for member in members:
             change.add(*member_tombstones(self.group_id, member.member_id))
             self._desk.cancel(self._timer(SESSION, member.member_id))
@@ -383,7 +384,7 @@ class ConsumerGroup:
 
     # ── the log ──
 
-    def _write(self, change: _Change) -> None:
+    def _write(self, change: Change) -> None:
         if not change.records:
             return
         self.latest = change.state
@@ -431,30 +432,12 @@ class ConsumerGroup:
         version: int,
         partitions: Iterable[tuple[TopicId | None, int]],
     ) -> KafkaError:
-        if epoch < 0 and not self.latest.members:
-            return KafkaError.NONE
-        if transactional and epoch == -1 and not member_id and instance_id is None:
-            return KafkaError.NONE  # older producers do not say who they are
-        member = self.latest.members.get(member_id)
-        if member is None:
-            return KafkaError.UNKNOWN_MEMBER_ID
-        if not transactional and version < EPOCHS_FROM:
-            return KafkaError.UNSUPPORTED_VERSION
-        if epoch == member.epoch:
-            return KafkaError.NONE
-        if epoch < member.epoch and all(
-            _given_by(member, topic, partition, epoch) for topic, partition in partitions
-        ):
-            return KafkaError.NONE  # it was its own then, and has been ever since
-        return KafkaError.STALE_MEMBER_EPOCH
+        return commits.may_commit(
+            self.latest, member_id, instance_id, epoch, transactional, version, partitions
+        )
 
     def may_fetch(self, member_id: str | None, epoch: int) -> KafkaError:
-        if member_id is None and epoch < 0:
-            return KafkaError.NONE
-        member = self.latest.members.get(member_id or "")
-        if member is None:
-            return KafkaError.UNKNOWN_MEMBER_ID
-        return KafkaError.NONE if member.epoch == epoch else KafkaError.STALE_MEMBER_EPOCH
+        return commits.may_fetch(self.latest, member_id, epoch)
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.latest.subscribed()
@@ -466,38 +449,10 @@ class ConsumerGroup:
             self._desk.changed(change)
 
     def check(self) -> None:
-        for state in (self.durable, self.latest):
-            held: set[tuple[TopicId, int]] = set()
-            for member in state.members.values():
-                assert member.epoch <= state.epoch
-                for topics in (member.assigned, member.revoking):
-                    mine = {(topic, p) for topic, ps in topics.items() for p in ps}
-                    assert not held & mine, "a partition is with two members"
-                    held |= mine
-                assert bool(member.revoking) == (member.state is MemberState.UNREVOKED)
-            assert state.targets.keys() <= state.members.keys()
-            assert state.target_epoch <= state.epoch
-            assert all(state.regex_users(regex) for regex in state.regexes)
+        self.durable.check()
+        self.latest.check()
         for member_id in self.latest.members:
             assert self._timer(SESSION, member_id) in self._desk.deadlines
-
-
-class _Change:
-    """The records of one step, and the state that they come to: a copy, if there are any."""
-
-    def __init__(self, state: GroupState, before: list[GroupRecord] | None = None) -> None:
-        self.state = state
-        self.records = list(before or ())  # of the classic group that there was, perhaps
-        self.replaced: str | None = None  # a static member, by its new self
-        self.own: list[GroupRecord] = []
-
-    def add(self, *records: GroupRecord) -> None:
-        if not self.own:
-            self.state = self.state.copy()
-        for record in records:
-            self.state.apply(record)
-            self.records.append(record)
-            self.own.append(record)
 
 
 def refusal(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
@@ -511,13 +466,3 @@ def leave_refusal(error: KafkaError) -> LeaveGroupResponse:
 def group_of(record: GroupRecord) -> str:
     key = record.key
     return str(getattr(key, "group_id", "") or getattr(key, "group", ""))
-
-
-def _given_by(member: Member, topic: TopicId | None, partition: int, epoch: int) -> bool:
-    if topic is None:
-        return False
-    for held in (member.assigned, member.revoking):
-        given = held.get(topic, {}).get(partition)
-        if given is not None:
-            return given <= epoch
-    return False

@@ -91,6 +91,19 @@ class GroupState:
     regexes: dict[str, Resolved] = field(default_factory=dict)
     old_metadata: bool = False  # Kafka 4.0 and before wrote more about topics; that has to go
 
+    def check(self) -> None:
+        held: set[tuple[TopicId, int]] = set()
+        for member in self.members.values():
+            assert member.epoch <= self.epoch
+            for topics in (member.assigned, member.revoking):
+                mine = {(topic, p) for topic, ps in topics.items() for p in ps}
+                assert not held & mine, "a partition is with two members"
+                held |= mine
+            assert bool(member.revoking) == (member.state is MemberState.UNREVOKED)
+        assert self.targets.keys() <= self.members.keys()
+        assert self.target_epoch <= self.epoch
+        assert all(self.regex_users(regex) for regex in self.regexes)
+
     def copy(self) -> GroupState:
         return GroupState(
             self.epoch,
@@ -210,6 +223,24 @@ class GroupState:
             assigned=_held(value.assigned_partitions, value.member_epoch),
             revoking=_held(value.partitions_pending_revocation, value.member_epoch),
         )
+
+
+class Change:
+    """The records of one step, and the state that they come to: a copy, if there are any."""
+
+    def __init__(self, state: GroupState, before: list[GroupRecord] | None = None) -> None:
+        self.state = state
+        self.records = list(before or ())  # of the classic group that there was, perhaps
+        self.replaced: str | None = None  # a static member, by its new self
+        self.own: list[GroupRecord] = []
+
+    def add(self, *records: GroupRecord) -> None:
+        if not self.own:
+            self.state = self.state.copy()
+        for record in records:
+            self.state.apply(record)
+            self.records.append(record)
+            self.own.append(record)
 
 
 # ── the records ──

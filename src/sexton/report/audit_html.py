@@ -36,7 +36,7 @@ from sexton.report.audit_words import (
 )
 from sexton.report.audit_words import escaped as _e
 from sexton.report.findings import describe_counts
-from sexton.report.html_parts import head, table
+from sexton.report.html_parts import head, scrolled, table, with_commands
 
 MOST_CARDS = 50  # findings with a picture; the rest is a table
 MOST_ROWS = 2_000  # of that table; nobody reads more, and Parquet has them all
@@ -215,7 +215,7 @@ def _card(number: int, finding: AuditFinding, page: AuditPage, told: _Told) -> I
     picture = picture_of(finding, PICTURE_COLUMNS)
     if picture is not None:
         drawn = svg(picture, finding, page, f"picture-{number}")
-        yield f'<figure><div class="scroll">{drawn}</div>'
+        yield f"<figure>{scrolled(drawn, 'picture of the logs')}"
         yield f"<figcaption>{_legend(picture, finding)}</figcaption></figure>\n"
     yield f'<dl class="facts">{"".join(_facts(finding, page))}</dl>\n'
     yield _held(finding, page)
@@ -278,7 +278,7 @@ def _fact(name: str, text: str) -> str:
 
 def _what_to_do(number: int, finding: AuditFinding, told: _Told) -> Iterator[str]:
     todo = told.advice.steps(finding)
-    yield f"<h4>What to do</h4>\n<p>{_e(sentence(finding.remedy))}"
+    yield f"<h4>What to do</h4>\n<p>{with_commands(sentence(finding.remedy))}"
     if (first := told.at.setdefault(todo, number)) != number:
         yield f' The steps are those of <a href="#finding-{first}">finding {first}</a>.</p>\n'
         return

@@ -16,7 +16,7 @@ CSS = """
 @media (prefers-color-scheme:dark){:root{
 --back:#14171b;--card:#1c2026;--ink:#e6e8eb;--soft:#9aa4b0;--line:#333a43;--code:#252b33;
 --bad:#ff9b92;--bad-back:#43211f;--warn:#f2c46d;--warn-back:#3d3117;--good:#85d3a2;
---good-back:#1b3a28;--note:#8fc1f2;--note-back:#1d3348;--mark:#e0b02c;--mark-back:#463a14;
+--good-back:#1b3a28;--note:#8fc1f2;--note-back:#1d3348;--mark:#e0b02c;--mark-back:#403510;
 --value:#29303a;--value-line:#66717e;--grave:#332d4a;--grave-line:#9d8fd3;
 --t0:#74b3ee;--t1:#e291bf;--t2:#82cfa5;--t3:#e0a95d}}
 *{box-sizing:border-box}
@@ -51,6 +51,7 @@ padding:.7rem .9rem}
 .tiles dd{margin:0;font-size:1.15rem;font-weight:600;overflow-wrap:anywhere;
 font-variant-numeric:tabular-nums}
 .scroll{overflow-x:auto;margin:.5rem 0}
+:focus-visible{outline:2px solid var(--note);outline-offset:2px;border-radius:.2rem}
 table{border-collapse:collapse;width:100%;font-size:.92rem;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.42rem .8rem .42rem 0;border-bottom:1px solid var(--line);
 vertical-align:top}

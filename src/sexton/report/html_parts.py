@@ -6,10 +6,13 @@ hoped that it would be shown.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from sexton.report.audit_style import CSS
 from sexton.report.audit_words import escaped
+
+_TYPED = re.compile("`([^`]*)`")
 
 
 def head(title: str) -> str:
@@ -40,7 +43,17 @@ def table(
         )
         body.append(f"<tr>{''.join(cells)}</tr>\n")
     inner = f"<thead><tr>{heads}</tr></thead><tbody>\n{''.join(body)}</tbody>"
-    return f'<div class="scroll"><table{_class(kind)}>{inner}</table></div>\n'
+    return scrolled(f"<table{_class(kind)}>{inner}</table>", "table") + "\n"
+
+
+def scrolled(inner: str, what: str) -> str:
+    """What may be wider than the page: it moves by itself, and by the keyboard."""
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{what}">{inner}</div>'
+
+
+def with_commands(text: str) -> str:
+    """Escaped, and what stands in backticks is to be typed."""
+    return _TYPED.sub(r"<code>\1</code>", escaped(text))
 
 
 def _class(kind: str) -> str:

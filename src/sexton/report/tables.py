@@ -3,7 +3,7 @@
 Column widths depend on every row, but a log has more rows than memory. So rows are taken in chunks:
 the first chunk decides the widths, later ones may only widen them, and what has been printed stays.
 
-    rows ──chunk──▶ widths ──▶ a rich table         on a terminal: coloured, folded to its width
+    rows ──chunk──▶ widths ──▶ a rich table         on a terminal: headings, then text are folded
                            ──▶ padded plain text    into a pipe: nothing folded, nothing cut
                            ──▶ `name: value` lines  on a terminal too narrow for the columns
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from textwrap import wrap
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ Row = Sequence[Cell]
 CHUNK_ROWS = 500  # enough to settle the widths, few enough that the first ones show at once
 NARROWEST_COLUMN = 8  # a long text column folded to less than this reads worse than lines do
 GAP = 2
+NARROW_GAP = 1  # where columns would not fit otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,9 @@ def _tsv_cell(cell: Cell) -> str:
 def plain_lines(columns: Sequence[Column], rows: Iterable[Row]) -> Iterator[str]:
     """A heading and the rows as padded text, for a pipe or a file: nothing is folded or cut."""
     headings = [[column.heading for column in columns]]
-    for texts, widths in _measured(columns, rows):
+    wide = [len(column.heading) for column in columns]
+    for texts, cells in _measured(columns, rows):
+        widths = list(map(max, wide, cells))
         for row in [*headings, *texts]:
             yield _padded(columns, widths, row)
         headings = []
@@ -99,32 +103,45 @@ def _padded(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str]
 
 def print_rich(console: Console, columns: Sequence[Column], rows: Iterable[Row]) -> None:
     """The rows as a rich table on a terminal, or as `name: value` lines where it is too narrow."""
-    as_lines = show_header = None
-    for texts, widths in _measured(columns, rows):
-        fitted = _fit(columns, widths, console.width)
+    as_lines: bool | None = None
+    for texts, cells in _measured(columns, rows):
+        layout = _layout(columns, cells, console.width)
+        show_header = as_lines is None
         if as_lines is None:  # the first chunk decides: a change of layout halfway would confuse
-            as_lines, show_header = fitted is None, True
+            as_lines = layout is None
         if as_lines:
             _print_as_lines(console, columns, texts)
         else:
-            _print_chunk(console, columns, fitted or widths, texts, show_header=bool(show_header))
-        show_header = False
+            _print_chunk(console, layout or Layout(columns, cells, GAP), texts, show_header)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    columns: Sequence[Column]
+    widths: Sequence[int]
+    gap: int
+
+
+def _layout(columns: Sequence[Column], cells: Sequence[int], available: int) -> Layout | None:
+    """None if columns would be unreadable."""
+    for gap in (GAP, NARROW_GAP):
+        fitted = _fit(columns, cells, available, gap)
+        if fitted is not None:
+            return Layout(columns, fitted, gap)
+    return None
 
 
 def _print_chunk(
-    console: Console,
-    columns: Sequence[Column],
-    widths: Sequence[int],
-    texts: Sequence[Sequence[str]],
-    *,
-    show_header: bool,
+    console: Console, layout: Layout, texts: Sequence[Sequence[str]], show_header: bool
 ) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_header=show_header)
-    for column, width in zip(columns, widths, strict=True):
-        table.add_column(column.heading, justify=column.align, width=width, overflow="fold")
+    padding = (0, layout.gap, 0, 0)
+    table = Table(box=None, padding=padding, pad_edge=False, show_header=show_header)
+    headings = folded_headings(layout.columns, layout.widths)
+    for column, heading, width in zip(layout.columns, headings, layout.widths, strict=True):
+        table.add_column(heading, justify=column.align, width=width, overflow="fold")
     for row in texts:
         # Text, not str: what stands in a log must not be taken for rich's markup.
         table.add_row(*(Text(text) for text in row))
@@ -142,10 +159,12 @@ def _print_as_lines(
         console.print()
 
 
-def _fit(columns: Sequence[Column], widths: Sequence[int], available: int) -> list[int] | None:
+def _fit(
+    columns: Sequence[Column], cells: Sequence[int], available: int, gap: int
+) -> list[int] | None:
     """Widths that fit, the widest text columns folded first; None if that would be unreadable."""
-    fitted = list(widths)
-    excess = sum(fitted) + GAP * (len(fitted) - 1) - available
+    fitted = heading_widths(columns, cells, available)
+    excess = table_width(fitted, gap) - available
     while excess > 0:
         foldable = [at for at, column in enumerate(columns) if column.align == "left"]
         widest = max(foldable, key=lambda at: fitted[at], default=None)
@@ -156,14 +175,34 @@ def _fit(columns: Sequence[Column], widths: Sequence[int], available: int) -> li
     return fitted
 
 
+def table_width(widths: Sequence[int], gap: int = GAP) -> int:
+    return sum(widths) + gap * (len(widths) - 1)
+
+
+def heading_widths(columns: Sequence[Column], cells: Sequence[int], available: int) -> list[int]:
+    """Widths for whole cells, and for headings on one line, or on several where room is short."""
+    wide = [max(len(column.heading), cell) for column, cell in zip(columns, cells, strict=True)]
+    if table_width(wide) <= available:
+        return wide
+    words = [max(map(len, column.heading.split())) for column in columns]
+    return list(map(max, words, cells))
+
+
+def folded_headings(columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
+    """Each heading folded to its width; all of them stand on the line above the first row."""
+    folded = [wrap(column.heading, width) for column, width in zip(columns, widths, strict=True)]
+    height = max(map(len, folded), default=0)
+    return ["\n".join([""] * (height - len(lines)) + lines) for lines in folded]
+
+
 def _measured(
     columns: Sequence[Column], rows: Iterable[Row]
 ) -> Iterator[tuple[list[list[str]], list[int]]]:
-    """Chunks of rows as text, with the widths that this and every earlier chunk need.
+    """Chunks of rows as text, with the widths that cells of this and every earlier chunk need.
 
     The first chunk comes even if it is empty: a table without rows still has its headings.
     """
-    widths = [len(column.heading) for column in columns]
+    widths = [0] * len(columns)
     iterator = iter(rows)
     first = True
     while (chunk := list(islice(iterator, CHUNK_ROWS))) or first:

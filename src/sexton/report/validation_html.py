@@ -15,7 +15,7 @@ from sexton.audit.validation import Sighting
 from sexton.audit.validation_words import MEANINGS, runbook
 from sexton.report.audit_words import duration, many, moment, sentence, size
 from sexton.report.audit_words import escaped as _e
-from sexton.report.html_parts import head, table
+from sexton.report.html_parts import head, table, with_commands
 from sexton.report.validation_page import (
     STANDINGS,
     ValidationPage,
@@ -136,7 +136,8 @@ def _card(number: int, sighting: Sighting, page: ValidationPage) -> Iterator[str
         yield table(columns, records, kind="held")
     if sighting.id is not None:
         yield f"<p>Id <code>{_e(page.shown(sighting.id))}</code></p>\n"
-    yield f"<h4>What to do</h4>\n<p>{_e(finding.remedy)}</p>\n</article>\n"
+    remedy = with_commands(finding.remedy or "")
+    yield f"<h4>What to do</h4>\n<p>{remedy}</p>\n</article>\n"
 
 
 def _partitions(page: ValidationPage) -> Iterator[str]:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sexton.base.errors import ConfigError, Missing
+from sexton.base.errors import ConfigError
+from sexton.base.extras import need
 
 
 def write_text(target: Path, text: str) -> None:
@@ -18,11 +19,10 @@ def write_table(
     target: Path, columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[Any]]
 ) -> None:
     """Without rows the file has its columns; each is a name and an Arrow type."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise Missing("pyarrow", "is not installed", "pip install sexton[parquet]") from None
+    need("pyarrow")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     kinds = {
         "string": pa.string(), "int32": pa.int32(), "int64": pa.int64(),
         "timestamp": pa.timestamp("ms", "UTC"),

@@ -189,7 +189,7 @@ class _Embedded:
         loop, thread = self._loop, self._thread
         self._loop = self._thread = self._cluster = self._actions = None
         if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            asyncio.run_coroutine_threadsafe(_stop(loop), loop)
             thread.join(STOP_TIMEOUT_S)
             if not thread.is_alive():
                 loop.close()
@@ -204,6 +204,15 @@ class _Embedded:
         assert actions is not None and loop is not None
         assert threading.current_thread() is not self._thread, "would wait for itself"
         return asyncio.run_coroutine_threadsafe(action(actions, *given, **named), loop)
+
+
+async def _stop(loop: asyncio.AbstractEventLoop) -> None:
+    """Ends what a caller who was interrupted has left under way, and then the loop."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    loop.stop()
 
 
 def _keep_strangers_out(config: ClusterConfig, insecure: bool) -> None:

@@ -2,37 +2,27 @@
 
 Each returns when it has taken effect where a client would see it: an election, when every broker
 that hears the controller knows of it. `embedded` makes blocking and awaitable methods of them.
+Time and cleaning are in `embedded_cleaning`, what all rest on in `embedded_ground`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
-from functools import partial
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
 
-from sexton.base.errors import ConfigError, PeerError, Refused
+from sexton.base.errors import ConfigError
 from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
-from sexton.broker.cluster import LocalCluster
-from sexton.broker.compiling import have_kernels
 from sexton.machines import controller as admin
 from sexton.machines.metadata import PartitionRecord
-from sexton.node.broker import Broker
 from sexton.node.controller import ControllerNode
 from sexton.node.describe_replicas import offsets_of
-from sexton.node.messages import CleanNow, CleanNowAnswer, ConferNow
-from sexton.node.outside import CONTROLLER, Action, Woken
-from sexton.node.replica import Leading, Replica
+from sexton.node.outside import CONTROLLER, Woken
+from sexton.node.replica import Replica
 from sexton.testing.cluster import PartitionState
+from sexton.testing.embedded_cleaning import Cleaning
 from sexton.testing.waiting import TimedOut
 
-Seen = TypeVar("Seen")
-
-LOOK_AGAIN_S = 0.001
-SETTLE_S = 1.0  # for news of what may be forgotten to go round; a network that is cut takes longer
 SLOW_MS = 400  # how long a request to or from a broker that was slowed down is under way
 
 
@@ -53,11 +43,7 @@ class Offsets:
     mxro: int  # and markers below
 
 
-class EmbeddedActions:
-    def __init__(self, cluster: LocalCluster, noticed_after_ms: int | None = None) -> None:
-        self._cluster = cluster
-        self._noticed_after_ms = noticed_after_ms
-
+class EmbeddedActions(Cleaning):
     async def start(self, timeout_s: float) -> None:
         try:
             self._cluster.start()
@@ -102,10 +88,6 @@ class EmbeddedActions:
     async def resume(self, node: int) -> None:
         """Goes on where it was paused."""
         self._cluster.resume_broker(node)
-
-    async def running(self) -> list[int]:
-        """The brokers that run, paused ones too."""
-        return [node for node in self._cluster.numbers if self._cluster.broker(node) is not None]
 
     def _hasten(self, node: int) -> None:
         """A session is long, so that no broker is given up because this machine is busy. But who
@@ -289,208 +271,6 @@ class EmbeddedActions:
             if replica is not None:
                 found[node] = _offsets(node, replica, record)
         return found
-
-    # ── time and cleaning ──
-
-    async def advance_clock(self, by: timedelta | int) -> None:
-        """The time of day goes forward, by so much or so many milliseconds.
-
-        It decides about retention, delete horizons, the age of segments and transaction timeouts.
-        Sessions, heartbeats and request timeouts go by another clock, which nobody can move.
-        """
-        ms = int(by.total_seconds() * 1000) if isinstance(by, timedelta) else by
-        if ms < 0:
-            raise ConfigError("advance_clock", f"by {ms} ms", "time goes forward only")
-        self._cluster.clock.ahead_ms += ms
-
-    async def now_ms(self) -> int:
-        """The time of day as the brokers have it."""
-        return self._cluster.clock.now_ms()
-
-    async def let_time_pass(self, ms: int) -> None:
-        """The clock goes forward, and brokers do what is due by it: retention and cleaning."""
-        await self.advance_clock(ms)
-        for node in self._cluster.numbers:
-            broker = self._cluster.broker(node)
-            if broker is not None and not self._is_paused(node):
-                self._act(node, broker, broker.replicas._retain)
-        await self.clean()
-
-    async def clean(self, *nodes: int, force: bool = False) -> None:
-        """One pass over every log that is worth it, on these brokers or on all that run.
-
-        Then the replicas tell each other how far they got. With `force` a new segment begins first
-        and the dirty ratio does not count, so that everything up to the end is cleaned.
-        """
-        await asyncio.to_thread(have_kernels)
-        # A follower learns of the high watermark with its next fetch, and cleans only below it.
-        known = self._high_watermarks()
-        await self._calm(
-            lambda: all(high >= known.get(at, 0) for at, high in self._in_sync()),
-            "news of high watermarks with followers",
-        )
-        for node in nodes or [n for n in await self.running() if not self._is_paused(n)]:
-            await self._clean_broker(node, force)
-        await self._confer()
-
-    def _is_paused(self, node: int) -> bool:
-        return self._cluster.hosts[node].paused
-
-    async def _clean_broker(self, node: int, force: bool) -> None:
-        broker = self._broker_or_raise(node)
-        if self._is_paused(node):
-            raise ConfigError(f"broker {node}", "is paused and cleans nothing", "resume it first")
-        if not force:
-            await self._clean_what_is_due(node, broker)
-            return
-        answer = await self._cluster.ask(node, CleanNow())
-        if not isinstance(answer, CleanNowAnswer):
-            raise ConfigError(f"broker {node}", "went away while it was cleaning")
-        for partition, why in answer.failed:
-            raise PeerError(f"broker {node}", f"cannot clean {partition}: {why}")
-
-    async def _clean_what_is_due(self, node: int, broker: Broker) -> None:
-        """What the broker's own timer does, for each log at once."""
-
-        def idle() -> bool:
-            return self._cluster.broker(node) is not broker or not broker.cleaning._busy
-
-        def looked_at(replica: Replica, looks: list[None]) -> bool:
-            if not looks and idle():  # its own timer may begin another pass before it hears this
-                self._act(node, broker, partial(_begin_pass, broker, replica, looks))
-            return bool(looks) or self._cluster.broker(node) is not broker
-
-        for replica in list(broker.replicas.by_partition.values()):
-            look = partial(looked_at, replica, [])
-            await self._until(look, f"broker {node} done with a pass over {replica.partition}")
-            if self._cluster.broker(node) is not broker:
-                raise ConfigError(f"broker {node}", "went away while it was cleaning")
-        await self._until(idle, f"broker {node} done with its passes")
-
-    async def _confer(self) -> None:
-        """A round of the conversation about what may be forgotten, which leaders begin by timer."""
-        for node in self._cluster.numbers:
-            if self._cluster.broker(node) is not None and not self._is_paused(node):
-                await self._cluster.ask(node, ConferNow())
-        await self._calm(self._agreed, "replicas agreed on what may be forgotten")
-
-    async def _calm(self, settled: Callable[[], bool], what: str) -> None:
-        """Gives the brokers a moment to hear of each other what there is to hear."""
-        try:
-            await self._until(settled, what, SETTLE_S)
-        except TimedOut:
-            pass  # somebody does not answer, perhaps on purpose: cleaning goes on with what it has
-
-    def _high_watermarks(self) -> dict[TopicPartition, int]:
-        """The highest that anybody has, of every partition."""
-        highest: dict[TopicPartition, int] = {}
-        for at, known in self._in_sync():
-            highest[at] = max(known, highest.get(at, 0))
-        return highest
-
-    def _in_sync(self) -> Iterator[tuple[TopicPartition, int]]:
-        """The high watermarks of all replicas that are in sync and can be asked."""
-        for at, record in self._cluster.controller.image.partitions.items():
-            for node in record.isr:
-                broker = self._cluster.broker(node)
-                replica = broker.replicas.by_partition.get(at) if broker else None
-                if replica is not None and not self._is_paused(node):
-                    yield at, replica.log.high_watermark
-
-    def _agreed(self) -> bool:
-        return all(
-            self._agreed_on(replica, role)
-            for broker in self._listening()
-            for replica in broker.replicas.by_partition.values()
-            if isinstance(role := replica.role, Leading)
-        )
-
-    def _agreed_on(self, replica: Replica, role: Leading) -> bool:
-        talk = role.compaction
-        if talk is None:
-            return True
-        if talk.proposed != talk.removable:
-            return False
-        for node, report in talk.reports.items():
-            broker = self._cluster.broker(node)
-            other = broker.replicas.by_partition.get(replica.partition) if broker else None
-            if other is None or self._is_paused(node) or not other.state.accepted:
-                continue
-            if (report.progress, talk.removable) != (other.progress, other.removable):
-                return False
-        return True
-
-    # ── how it is done ──
-
-    async def _order(self, request: object) -> None:
-        """Has the controller do something; Refused if it does not."""
-        answer = await self._cluster.ask(CONTROLLER, request)
-        if answer is None:
-            raise PeerError("the controller", "did not answer")
-        if isinstance(answer, admin.Failed):
-            raise Refused(answer.error, answer.message)
-
-    def _record(self, at: TopicPartition) -> PartitionRecord | None:
-        return self._cluster.controller.image.partitions.get(at)
-
-    def _broker_or_raise(self, node: int) -> Broker:
-        broker = self._cluster.broker(node)
-        if broker is None:
-            raise ConfigError(f"broker {node}", "does not run", f"restart({node}) starts it")
-        return broker
-
-    def _listening(self) -> list[Broker]:
-        """Brokers that hear what the controller says."""
-        found = []
-        for node in self._cluster.numbers:
-            broker = self._cluster.broker(node)
-            heard = not self._cluster.switchboard.is_cut(CONTROLLER, node)
-            if broker is not None and heard and not self._is_paused(node):
-                found.append(broker)
-        return found
-
-    async def _everyone_knows(self, partitions: list[TopicPartition]) -> None:
-        def known() -> bool:
-            images = [broker.site.image for broker in self._listening()]
-            return all(
-                i.partitions.get(at) == self._record(at) for i in images for at in partitions
-            )
-
-        names = ", ".join(map(str, partitions[:3]))
-        await self._until(known, f"news of {names} with every broker")
-
-    def _act(self, node: int, broker: Broker, action: Action) -> None:
-        """Has a node do something as if a timer of its own had come."""
-        broker.site.outside.after(0, action)
-        self._cluster.switchboard.deliver(self._cluster.hosts[node], Woken())
-
-    async def _until(
-        self,
-        ask: Callable[[], Seen | None],
-        what: str,
-        timeout_s: float = 30.0,
-        explain: Callable[[], str] = lambda: "",
-    ) -> Seen:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        while True:
-            answer = ask()
-            if answer is not None and answer is not False:
-                return answer
-            if loop.time() > deadline:
-                raise TimedOut(what, f"not within {timeout_s:g} s{explain()}")
-            await asyncio.sleep(LOOK_AGAIN_S)
-
-
-def _begin_pass(broker: Broker, replica: Replica, looks: list[None]) -> None:
-    """A pass if the log is worth it, unless another one is under way: `looks` grows if not."""
-    if looks or broker.cleaning._busy:
-        return
-    looks.append(None)
-    bounds, now_ms = replica.removable, broker.site.now_ms
-    candidate = replica.cleaning.candidate(replica.log, now_ms, bounds.mtro, bounds.mxro)
-    if candidate is not None:
-        broker.cleaning._clean(replica, candidate)
 
 
 def _state(record: PartitionRecord) -> PartitionState:

@@ -278,7 +278,7 @@ def test_without_pyarrow_one_is_told_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     result = run_sexton("log", "dump", case("shapes"), "--parquet", tmp_path / "x.parquet")
     assert result.code == 2
-    assert "pip install sexton[parquet]" in result.stderr
+    assert 'pip install "sexton[parquet]"' in result.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -18,11 +18,16 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_no_broker_named_is_said_with_a_remedy() -> None:
+def test_no_broker_named_is_said_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
-        client_settings(None, ["client.id=x"], None)
-    assert error.value.subject == "--bootstrap-servers"
-    assert error.value.hint == "name a broker, as in -b localhost:9092"
+        client_settings(None, ["client.id=x"], None, tmp_path)
+    assert (error.value.subject, error.value.why) == (str(tmp_path), "no cluster runs there")
+    assert error.value.hint and error.value.hint.endswith("name a broker: -b localhost:9092")
+
+
+def test_a_broker_and_a_data_directory_are_two_clusters(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="names another cluster"):
+        client_settings("b:1", None, None, tmp_path)
 
 
 @pytest.mark.parametrize("setting", ["acks", "=all", ""])

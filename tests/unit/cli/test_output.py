@@ -10,6 +10,7 @@ import typer
 
 from sexton.base.errors import ConfigError, CorruptLog
 from sexton.base.findings import Finding
+from sexton.cli.bars import Figures, open_bar
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.report.tables import Cell, Column, number
@@ -174,6 +175,35 @@ def test_progress_moves_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> N
             advance(60)
             advance(40)
         assert ("reading" in stderr.getvalue()) is moves
+
+
+def test_work_within_work_has_a_line_of_the_same_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stderr = Terminal()
+    with Output("audit", Format.json, io.StringIO(), stderr) as out:
+        with out.progress("reading", 8, "bytes") as advance, out.progress("starting"):
+            advance(8)
+        with out.progress("reading again"):
+            pass
+    text = stderr.getvalue()
+    assert text.index("reading") < text.index("starting") < text.index("reading again")
+    assert text.count("\x1b[?25l") == 2, "one display for the first two, one for the third"
+
+
+@pytest.mark.parametrize(
+    ("total", "done", "unit", "text"),
+    [
+        (None, 0, "items", "0 s"),
+        (None, 7, "items", "7, 0 s"),
+        (20, 3, "items", "3 of 20"),
+        (8_000_000, 1_200_000, "bytes", "1.2 MB of 8.0 MB"),
+    ],
+)
+def test_a_bar_tells_how_far_it_is(total: int | None, done: int, unit: str, text: str) -> None:
+    bar = open_bar(io.StringIO())
+    bar.add_task("reading", total=total, completed=done, unit=unit)
+    assert Figures().render(bar.tasks[0]).plain == text
 
 
 def test_progress_makes_room_for_rows_on_the_same_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
 
 
 def refused(run_sexton: RunSexton, asked: list[Any], *words: object) -> Result:
-    answer = run_sexton("up", "--json", *words)
+    answer = run_sexton("up", "--format", "json", *words)
     assert asked == []
     assert answer.code == 2, answer
     assert answer.json["ok"] is False
@@ -111,7 +111,7 @@ def test_what_is_set_by_hand_wins_over_the_file_and_both_over_our_defaults(
 def test_a_new_cluster_has_three_brokers_and_topics_with_a_replica_on_each(
     run_sexton: RunSexton, asked: list[Any]
 ) -> None:
-    run_sexton("up", "--port", 7000, "--compaction", "independent")
+    run_sexton("up", "--port", 7000, "--policy", "independent")
     home, config, metrics = asked
     assert config.ports == (7000, 7001, 7002)
     assert config.broker.default_replication_factor == 3

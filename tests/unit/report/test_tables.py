@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from rich.console import Console
@@ -20,9 +20,9 @@ COLUMNS = (number("offset"), Column("key"), Column("delete_horizon"))
 ROWS: list[list[Cell]] = [[0, "a", None], [12345, "a rather long key, in fact", True]]
 
 
-def on_terminal(width: int, rows: list[list[Cell]]) -> str:
+def on_terminal(width: int, rows: list[list[Cell]], columns: Sequence[Column] = COLUMNS) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    print_rich(console, COLUMNS, rows)
+    print_rich(console, columns, rows)
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 
@@ -44,17 +44,30 @@ def test_a_terminal_shows_what_a_pipe_gets_while_it_fits() -> None:
     assert on_terminal(80, ROWS) == "\n".join(plain_lines(COLUMNS, ROWS))
 
 
-def test_a_narrower_terminal_folds_text_but_no_number() -> None:
-    assert on_terminal(40, ROWS) == (
-        "offset  key               delete horizon\n"
+def test_a_narrower_terminal_folds_headings_first() -> None:
+    assert on_terminal(45, ROWS) == (
+        "                                    delete\n"
+        "offset  key                         horizon\n"
+        "     0  a                           -\n"
+        " 12345  a rather long key, in fact  yes"
+    )
+
+
+def test_a_still_narrower_one_folds_text_but_no_number() -> None:
+    assert on_terminal(33, ROWS) == (
+        "                          delete\n"
+        "offset  key               horizon\n"
         "     0  a                 -\n"
         " 12345  a rather long     yes\n"
         "        key, in fact"
     )
 
 
-def test_a_terminal_too_narrow_for_columns_gets_lines() -> None:
-    assert on_terminal(20, ROWS[:1]) == "offset:         0\nkey:            a\ndelete horizon: -\n"
+def test_columns_move_together_before_they_become_lines() -> None:
+    columns = [number(name) for name in "abc"]
+    rows: list[list[Cell]] = [[123456, 123456, 123456]]
+    assert on_terminal(20, rows, columns) == "     a      b      c\n123456 123456 123456"
+    assert on_terminal(19, rows, columns) == "a: 123456\nb: 123456\nc: 123456\n"
 
 
 def test_rows_are_printed_before_the_last_one_is_known() -> None:

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from sexton.base.digests import digest
-from sexton.base.errors import ConfigError, Missing
+from sexton.base.errors import ConfigError
+from sexton.base.extras import need
 from sexton.log.inspect.blocks import Block
 from sexton.log.inspect.dump import control_record
 from sexton.log.inspect.outcomes import NAMES
@@ -65,11 +66,10 @@ def write_parquet(
 
 
 def _arrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise Missing("pyarrow", "is not installed", "pip install sexton[parquet]") from None
+    need("pyarrow")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     return pa, pq
 
 

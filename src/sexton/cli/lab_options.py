@@ -1,0 +1,44 @@
+"""The options of `sexton lab run`: which scenario, where, and with what beside it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sexton.cli.options import Policy
+
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="A scenario of `sexton lab list`.")
+]
+OnOption = Annotated[
+    str,
+    typer.Option(
+        "--on",
+        metavar="PLACE",
+        help="sim, embedded, kafka, or kafka=VERSION for any version that Maven has.",
+    ),
+]
+PolicyOption = Annotated[
+    Policy | None,
+    typer.Option(
+        "--policy",
+        help="How replicas clean: coordinated, or independent as Apache Kafka does (the default)."
+        " Not for kafka.",
+    ),
+]
+EarlyOption = Annotated[
+    bool, typer.Option("--early", help="Without waiting for a producer to expire (KIP-890).")
+]
+GuardOption = Annotated[
+    bool,
+    typer.Option(
+        "--guard",
+        help="Let a guard look on, as `sexton guard run` does, and tell what it does. Not for sim.",
+    ),
+]
+FixedOption = Annotated[
+    bool,
+    typer.Option("--fixed", help="For the scenarios called eos: with the fix on, all is well."),
+]
+StepOption = Annotated[bool, typer.Option("--step", help="Wait for a key after each step.")]

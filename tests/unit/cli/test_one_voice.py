@@ -1,0 +1,212 @@
+"""Every command speaks like every other: options, values, exit codes, errors, JSON.
+
+These tests walk the registry, so that a command that is added tomorrow has to follow. Where one
+differs on purpose, the reason stands beside its name.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sexton.cli import registry
+from sexton.cli.main import build_command, named_command
+from sexton.cli.registry import Entry
+from tests.conftest import Result, RunSexton
+from tools import make_cli_reference
+
+each_command = pytest.mark.parametrize(
+    "entry", registry.COMMANDS, ids=[entry.path for entry in registry.COMMANDS]
+)
+
+# The same name for another thing, since each is the word that its users know.
+OF_ITS_OWN = {
+    "--all": "of all partitions, or every compacted topic: what else the command is about",
+    "--checkpoint": "that of a validation, or that of a stream of Spark",
+    "--config": "a file of broker options, or as in kafka-topics.sh an option of a topic",
+    "--data": "`up` keeps it there; the others look for it",
+    "--dry-run": "what is shown differs: a plan, what would go, what would be done",
+    "--force": "what is risked by it is said",
+    "--html": "`demo` always writes one",
+    "--insecure": "what is shown beyond this machine is said",
+    "--internal": "an audit may be of internal topics alone",
+    "--key": "an expression, or a key that is wanted",
+    "--metrics-port": "an audit has metrics with --watch only",
+    "--off": "what is ended is said",
+    "--parquet": "findings, or records",
+    "--policy": "the lab has another default",
+    "--producer-id": "of which it is said what it is for",
+    "--set": "an option of brokers, or of a run of the simulator",
+    "--since": "an audit is blind for what is older",
+    "--state": "a file, or the state of a transaction",
+    "--topic": "topics to audit, that of a retry, that of a transaction",
+    "--wait": "a flag, or how long",
+    "--watch": "an audit again and again, or a view that stays",
+}
+# Arguments with which a command gets as far as looking for its cluster.
+TO_THE_CLUSTER: dict[str, tuple[str, ...]] = {
+    "audit": ("orders", "--engine", "local"),
+    "validate": ("orders", "--value", "int64", "--engine", "local"),
+    "repair": ("orders", "--dry-run"),
+    "cluster elect": ("orders:0",),
+    "guard run": ("--once",),
+    "guard freeze": ("orders",),
+    "guard thaw": ("orders",),
+    "guard maintenance": ("--for", "1h"),
+    "retry explain": ("k", "--topic", "orders", "--group", "g"),
+    "retry redrive": ("--topic", "orders", "--group", "g", "--all-held"),
+    "retry skip": ("--topic", "orders", "--group", "g", "--all-held"),
+    "stores status": ("app",),
+    "txn describe": ("--transactional-id", "t"),
+    "txn describe-producers": ("--topic", "orders", "--partition", "0"),
+    "txn abort": ("--topic", "orders", "--partition", "0", "--start-offset", "3"),
+    "txn explain": ("orders:0",),
+}
+USUAL_UP_ONLY = {"validate"}  # without --data
+NEEDS_A_STORE = "stores verify"  # looks at its directory first
+
+
+def options_of(entry: Entry) -> list[Any]:
+    return [each for each in build_command(entry).params if each.param_type_name == "option"]
+
+
+def names_of(entry: Entry) -> set[str]:
+    return {name for option in options_of(entry) for name in option.opts}
+
+
+# ── options ──
+
+
+@each_command
+def test_every_command_answers_programs_too(entry: Entry) -> None:
+    assert "--format" in names_of(entry)
+
+
+def test_who_talks_to_a_cluster_takes_all_that_says_which() -> None:
+    for entry in registry.COMMANDS:
+        names = names_of(entry)
+        if "--bootstrap-servers" in names:
+            assert {"--bootstrap-server", "-b", "-X", "--command-config"} <= names, entry.path
+            assert "--data" in names or entry.path in USUAL_UP_ONLY, entry.path
+
+
+def test_an_option_means_the_same_wherever_it_stands() -> None:
+    told: dict[str, set[tuple[Any, ...]]] = defaultdict(set)
+    for entry in registry.COMMANDS:
+        for option in options_of(entry):
+            first = next(name for name in option.opts if name.startswith("-"))
+            told[first].add((tuple(option.opts), option.metavar, option.help))
+    differing = {name for name, ways in told.items() if len(ways) > 1}
+    assert differing <= set(OF_ITS_OWN)
+    assert set(OF_ITS_OWN) <= differing, "no longer different: take them off the list"
+
+
+@each_command
+def test_no_value_is_named_by_a_python_type(entry: Entry) -> None:
+    text = make_cli_reference.help_text(entry.path.split())
+    assert not re.findall(r"<[a-z]+( range)?>|list\[", text)
+
+
+@each_command
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_help_text_fits_the_terminal(
+    entry: Entry, width: int, monkeypatch: pytest.MonkeyPatch, run_sexton: RunSexton
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    text, _, _ = run_sexton(*entry.path.split(), "--help").stdout.partition("\nExamples:")
+    whole = re.compile(r"^  --[a-z-]+ <[a-z|0-9_-]+>$")  # choices are one word, which is not broken
+    assert [line for line in text.splitlines() if len(line) > width and not whole.match(line)] == []
+
+
+@each_command
+def test_a_help_text_tells_the_exit_codes(entry: Entry) -> None:
+    text = make_cli_reference.help_text(entry.path.split())
+    told = text.partition("\nExit codes:\n")[2].partition("\nExamples:")[0]
+    assert re.search(r"\b0 .*\b1 .*\b2 wrong usage", told.replace("\n", " "), re.DOTALL)
+
+
+# ── errors ──
+
+
+def assert_says_what_and_what_to_do(result: Result) -> None:
+    lines = result.stderr.splitlines()
+    assert lines[-2].startswith("error: ")
+    assert lines[-1].startswith("hint: ")
+    assert "Traceback" not in result.stderr
+    assert "bug" not in result.stderr
+
+
+@each_command
+def test_wrong_usage_is_told_alike(entry: Entry, run_sexton: RunSexton) -> None:
+    words = entry.path.split()
+    result = run_sexton(*words, "--format", "json", "--no-such-option")
+    assert_says_what_and_what_to_do(result)
+    assert result.code == 2
+    assert result.json["command"] == entry.path
+    assert result.json["exit_code"] == 2
+    assert result.json["error"]["kind"] == "usage"
+    assert f"`sexton {entry.path} --help`" in result.stderr
+
+
+def test_the_command_of_a_wrong_line_is_known_without_its_arguments() -> None:
+    assert named_command(["audit", "orders", "--nonsense"]) == "audit"
+    assert named_command(["log", "verify", "orders-0"]) == "log verify"
+    assert named_command(["log", "verfiy"]) == ""
+    assert named_command([]) == ""
+
+
+@pytest.fixture(scope="module")
+def closed_port() -> Iterator[int]:
+    """Nobody listens there, and nobody else gets it meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+of_clusters = pytest.mark.parametrize(
+    "entry",
+    [
+        entry
+        for entry in registry.COMMANDS
+        if "--bootstrap-servers" in names_of(entry) and entry.path != NEEDS_A_STORE
+    ],
+    ids=lambda entry: entry.path,
+)
+
+
+def with_arguments(entry: Entry) -> tuple[str, ...]:
+    retries = ("--topic", "orders", "--group", "g") if entry.path.startswith("retry") else ()
+    return (*entry.path.split(), *TO_THE_CLUSTER.get(entry.path, retries))
+
+
+@of_clusters
+def test_a_broker_that_is_not_there_is_named(
+    entry: Entry, run_sexton: RunSexton, closed_port: int
+) -> None:
+    there = f"127.0.0.1:{closed_port}"
+    result = run_sexton(*with_arguments(entry), "-b", there, "--format", "json")
+    assert_says_what_and_what_to_do(result)
+    assert there in result.stderr
+    assert result.code == 1
+    assert (result.json["sexton"], result.json["command"]) == (1, entry.path)
+    assert result.json["ok"] is False
+    assert result.json["error"]["hint"]
+
+
+@of_clusters
+def test_without_a_broker_it_is_the_cluster_of_up_and_if_there_is_none_that_is_said(
+    entry: Entry, run_sexton: RunSexton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEXTON_DATA", str(tmp_path))
+    result = run_sexton(*with_arguments(entry))
+    assert result.code == 2
+    assert result.stderr == (
+        f"error: {tmp_path}: no cluster runs there\n"
+        "hint: start one with `sexton up`, name its --data, or name a broker: -b localhost:9092\n"
+    )
