@@ -72,7 +72,7 @@ lock: $(READY) ## choose the newest versions of everything we install, with thei
 	@tools/lock.sh $(BIN)/uv
 
 clean: ## remove everything that can be made again
-	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) site build dist sexton-demo.html .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 kafka-needs:
 	@tools/kafka_needs.sh

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,18 @@ def test_java_says_why_it_did_not_start() -> None:
     last = run.stderr.strip().splitlines()[-1]
     assert last.startswith(f"{ConfigError.__module__}.ConfigError: Spark: did not start: Master")
     assert "\tat " not in run.stderr
+
+
+def test_a_master_that_does_not_answer_is_named_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    code = (
+        "from sexton.spark.session import spark_session\n"
+        f"with spark_session('spark://127.0.0.1:{port},nowhere.invalid:7077'): pass"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    last = run.stderr.strip().splitlines()[-1]
+    assert f"Spark: no master answers at spark://127.0.0.1:{port},nowhere.invalid:7077" in last
 
 
 def test_sexton_does_without_spark() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,8 @@ _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _NO_LIMIT = (1 << 31) - 1
 _LAST_LINES = 15
 _STOP_S = 30
+_ANSWER_S = 5.0
+_STANDALONE = "spark://"
 # Starting and planning is a lot of code that runs once: compiled quickly it takes 14 s of CPU
 # instead of 23 to the first job's end.
 BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -87,6 +90,7 @@ def spark_session(
         return
     with tempfile.TemporaryDirectory(prefix="sexton-spark-", ignore_cleanup_errors=True) as place:
         chosen = master or os.environ.get("SPARK_MASTER") or "local[*]"
+        _find_master(chosen)
         session = _start(chosen, app, settings or {}, Path(place), "" if optimize else BRIEF)
         try:
             yield session
@@ -147,6 +151,20 @@ _REMEDY = (
     f"install Java {LEAST_JAVA} or later (apt-get install openjdk-{LEAST_JAVA}-jre-headless,"
     f" brew install openjdk@{LEAST_JAVA}) or point JAVA_HOME at one"
 )
+
+
+def _find_master(master: str) -> None:
+    """Spark would start, ask for a minute, and end with its job in the middle."""
+    if not master.startswith(_STANDALONE):
+        return
+    for place in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), _ANSWER_S).close()
+        except (OSError, ValueError):
+            continue
+        return
+    raise ConfigError("Spark", f"no master answers at {master}", "is it right, and is it up?")
 
 
 def _start(

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from sexton.base.errors import ConfigError, Refused, SextonError
 from sexton.base.partitions import TopicPartition
+from sexton.records.layout import Codec
 from sexton.spark.session import ARROW_BATCH_BYTES, arrow_batches_of, setting
 from sexton.spark.sink_columns import prepared
 from sexton.spark.sink_encoding import Encoding, encoded
@@ -262,7 +263,8 @@ def _attempt(
         if error.error in OVER and took_ms >= plan.timeout_ms:
             raise too_slow(plan, took_ms) from error
         raise
-    ways.wrote(sum(each.records for each in answers), sum(each.size for each in answers))
+    rows_sent, sent = sum(each.records for each in answers), sum(each.size for each in answers)
+    ways.wrote(rows_sent, sent, packed=settings.codec is not Codec.NONE)
     return written
 
 

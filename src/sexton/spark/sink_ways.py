@@ -31,6 +31,7 @@ FEW_ROWS, FEW_BYTES = 10_000, 2 << 20
 # Rows that go to Python at once: some MB of them, if they are as large as the last ones.
 _AT_ONCE, _AT_ONCE_BYTES = 10_000, 4 << 20
 _ROW_BYTES = 4 << 10  # until one has been seen
+_PACKED = 16  # rows are taken to be so many times as large as what was sent, if it was compressed
 _STAGES = ("ShuffledRowRDD", "ShuffledRDD", "StateStoreRDD")
 
 
@@ -63,7 +64,8 @@ class Ways:
         """How many rows should go to Python at once."""
         return max(1, min(_AT_ONCE, _AT_ONCE_BYTES // self._row_bytes))
 
-    def wrote(self, rows: int, size: int) -> None:
+    def wrote(self, rows: int, sent: int, *, packed: bool) -> None:
+        size = sent * _PACKED if packed else sent
         self._rows, self._size = rows, size
         if rows:
             self._row_bytes = max(1, size // rows)

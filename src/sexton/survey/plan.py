@@ -19,7 +19,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sexton.audit.facts import Scope
-from sexton.base.errors import ConfigError, PeerError, Refused, SextonError, no_such_topic
+from sexton.base.errors import (
+    PeerError,
+    Refused,
+    SextonError,
+    no_such_partition,
+    no_such_topic,
+)
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
@@ -155,9 +161,7 @@ def _places(
 ) -> list[PartitionPlace]:
     for at in only:
         if at.topic in topology.topics and at.partition not in topology.topics[at.topic].partitions:
-            there = len(topology.topics[at.topic].partitions)
-            hint = f"there are {there}, counted from 0"
-            raise ConfigError(f"{at.topic}:{at.partition}", "there is no such partition", hint)
+            raise no_such_partition(*at, len(topology.topics[at.topic].partitions))
     return [
         place
         for name in names

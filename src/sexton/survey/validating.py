@@ -24,7 +24,14 @@ from typing import Any, Protocol
 from sexton.audit.across import Candidates, Overlap, repeated, sketch_bits
 from sexton.audit.checks import MOST_KEYS, MOST_SIGHTINGS
 from sexton.audit.validation import ORDER_VIOLATION, PartitionFacts, Rules, Sighting
-from sexton.base.errors import ConfigError, PeerError, Refused, SextonError
+from sexton.base.errors import (
+    ConfigError,
+    PeerError,
+    Refused,
+    SextonError,
+    no_such_partition,
+    no_such_topic,
+)
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.configs import topic_configs
@@ -69,7 +76,7 @@ class Asked:
 
     def where(self, readers: int = 1) -> Where:
         limit = self.max_bytes_per_s
-        share = None if limit is None else max(1.0, limit / readers)
+        share = None if limit is None else max(1.0, limit / max(1, readers))
         return Where(self.bootstrap_servers, settings_of(self.settings), share)
 
 
@@ -257,10 +264,9 @@ async def planned(asked: Asked, given_up: Container[TopicPartition] = ()) -> Pla
     async with asked.where().client() as client:
         names = [asked.topic, *([rules.source] if rules.source else [])]
         topology = await client.topology(names)
-        for name in names:
-            if name not in topology.topics:
-                hint = "see `sexton cluster topics -b ...` for those there are"
-                raise ConfigError(name, "there is no such topic", hint)
+        unknown = [name for name in names if name not in topology.topics]
+        if unknown:
+            raise no_such_topic(*unknown)
         stretches = await _stretches(client, topology, asked, unread, given_up)
         source: tuple[Stretch, ...] = ()
         if rules.source:
@@ -298,8 +304,7 @@ async def _stretches(
     topic = topology.topic(asked.topic)
     missing = [number for number in asked.partitions if number not in topic.partitions]
     if missing:
-        hint = f"it has {len(topic.partitions)}, from 0 on"
-        raise ConfigError(asked.topic, f"has no partition {missing[0]}", hint)
+        raise no_such_partition(asked.topic, missing[0], len(topic.partitions))
     chosen = [
         TopicPartition(asked.topic, number)
         for number in sorted(topic.partitions)

@@ -2,7 +2,7 @@
 
 What a task has folded is long gone when the user is told. So the first sightings are looked at once
 more, which also gives what a fold cannot keep for every key: the producer and epoch of the earlier
-record. In the case that all this began with (KAFKA-17507) the new epoch is the tell-tale.
+record. Where a task went on from old state (KAFKA-16017) the new epoch is the tell-tale.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def test_the_first_batch_goes_the_long_way_and_quick_ones_after_it_do_not(
     ways, df = Ways(), Any
     assert ways.choose(df, 60_000) is Way.LONG  # type: ignore[arg-type]
     assert looks == []
-    ways.wrote(500_000, 60 << 20)
+    ways.wrote(500_000, 60 << 20, packed=False)
     ways.took(1.0)
     assert ways.choose(df, 60_000) is Way.SHORT  # type: ignore[arg-type]
     ways.took(11.0)  # of 60 s, a sixth is 10
@@ -52,7 +52,7 @@ def test_the_driver_sends_what_was_small_the_last_time(
     looks: list[Any], rows: int, size: int, way: Way
 ) -> None:
     ways = Ways()
-    ways.wrote(rows, size)
+    ways.wrote(rows, size, packed=False)
     ways.took(0.1)
     assert ways.choose("narrow", 60_000) is way  # type: ignore[arg-type]
     ways.took(11.0)
@@ -71,10 +71,19 @@ def test_the_driver_sends_what_was_small_the_last_time(
 )
 def test_rows_go_to_python_some_megabytes_at_once(rows: int, size: int, at_once: int) -> None:
     ways = Ways()
-    ways.wrote(rows, size)
+    ways.wrote(rows, size, packed=False)
     assert ways.at_once == at_once
-    ways.wrote(0, 0)
+    ways.wrote(0, 0, packed=False)
     assert ways.at_once == at_once, "an empty batch says nothing about rows"
+
+
+def test_what_was_compressed_may_have_been_much_larger(looks: list[Any]) -> None:
+    ways = Ways()
+    ways.wrote(1_000, 400 << 10, packed=True)  # perhaps 6 kB each, and 6 MB in all
+    ways.took(0.1)
+    assert ways.choose("narrow", 60_000) is Way.SHORT  # type: ignore[arg-type]
+    assert ways.at_once == 640
+    assert looks == ["narrow"]
 
 
 def test_a_query_of_several_stages_always_goes_the_long_way(looks: list[Any]) -> None:
