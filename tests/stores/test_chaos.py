@@ -1,8 +1,7 @@
 """Bad lines, kills, pauses and rebalances in sequence: `sexton validate` finds nothing wrong.
 
 The same with trust in local checkpoints is the control: there it does. When this was written that
-took two rounds, 77 seconds after the first start, on two cores that others used as well; ten
-minutes are the limit.
+took two rounds, 77 seconds after the first start, on two busy cores; ten minutes are the limit.
 """
 
 from __future__ import annotations

@@ -7,14 +7,24 @@ import json
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from sexton.base.partitions import TopicPartition
 from sexton.cli.stores_status import in_words
 from sexton.client.client import Client
-from sexton.stores.described import Copy
+from sexton.client.transacting import GROUP
+from sexton.machines.stores_assignment import Share
+from sexton.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from sexton.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from sexton.stores.coordinators import Coordinator
+from sexton.stores.described import Copy, describe
 from sexton.stores.disks import RocksDisk
+from sexton.stores.group import PROTOCOL
+from sexton.stores.sayings import Claims, encode_claims, encode_share
 from sexton.stores.warmth import Telling, Warmth, told_by
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
@@ -78,6 +88,31 @@ def test_a_copy_that_is_behind_shows_it(kafka: EmbeddedCluster) -> None:
     assert in_words(Copy("b", False, copies[at[0]])) == "b (7 behind)"
     assert in_words(Copy("b", True, copies[at[1]])) == "b (warming up, 0 behind 3600 s ago)"
     assert in_words(Copy("c", False, None)) == "c (has not said how far it is)"
+
+
+def test_a_group_that_shares_its_tasks_is_waited_for(kafka: EmbeddedCluster) -> None:
+    """Kafka does not say who its members are before each of them knows its share."""
+
+    async def ask() -> None:
+        async with Client(kafka.bootstrap_servers) as client:
+            connection = await Coordinator(client, GROUP, "counter").connected()
+            said = [JoinGroupRequestProtocol(PROTOCOL, encode_claims(Claims({}, [], {}), "a", -1))]
+            join = partial(JoinGroupRequest, "counter", 60_000, 60_000)
+            member = (
+                await connection.ask(join("", None, "consumer", said), range(4, 10))
+            ).member_id
+            joined = await connection.ask(join(member, None, "consumer", said), range(4, 10))
+            assert joined.leader == member
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await describe(client, "counter")
+            share = SyncGroupRequestAssignment(member, encode_share(Share(), {}))
+            sync = partial(SyncGroupRequest, "counter", joined.generation_id, member)
+            await connection.ask(sync(None, "consumer", PROTOCOL, [share]))
+            found = await describe(client, "counter")
+            assert (found.state, found.instances) == ("Stable", ("a",))
+
+    asyncio.run(ask())
 
 
 def test_a_store_that_is_not_its_changelog(kafka: EmbeddedCluster, tmp_path: Path) -> None:

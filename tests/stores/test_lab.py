@@ -1,4 +1,4 @@
-"""The two halves of KAFKA-17507, as they were and fixed; and what Kafka Streams itself does."""
+"""Two ways to go on from an old place, as they were and fixed; and what Kafka Streams does."""
 
 from __future__ import annotations
 

@@ -41,6 +41,7 @@ def test_the_examples_run(kafka: EmbeddedCluster, tmp_path: Path) -> None:
     names: dict[str, object] = {"wait_for_work": wait_for_work, "print": note}
     for block in BLOCKS:
         text = block.replace("localhost:9092", kafka.bootstrap_servers)
+        text = text.replace("    view = ", "    wait_for_work(app)\n    view = ")  # all is counted
         exec(text.replace('"state"', repr(str(tmp_path))), names)
     assert said[0][0] == 2
     assert said[0][2] == "active"

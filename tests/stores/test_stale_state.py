@@ -1,6 +1,6 @@
 """Local state that is not what it says: found, thrown away loudly, rebuilt; or the task stops.
 
-Each test has its control: the same with the protection off, which goes wrong as the seed says.
+Trust in a copy and the age of a copy have their control: with the protection off it goes wrong.
 """
 
 from __future__ import annotations

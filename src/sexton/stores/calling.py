@@ -1,31 +1,44 @@
 """Calls of `process`, in a thread that nobody can stop: but one can see how long it takes.
 
 What counts is the time at one record. A batch of many records may take as long as it likes, as long
-as it gets on.
+as it gets on. One whose work is for nothing by now is cut: the record at hand is the last.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 
 from sexton.stores.batches import Outputs
 from sexton.stores.local import Local
 from sexton.stores.rows import Rows
+from sexton.stores.surroundings import Surroundings
 from sexton.stores.view import Store
 
 
 class Calling:
-    def __init__(self, local: Local) -> None:
-        self._local = local
+    """There is one call at a time, of a batch of records."""
+
+    def __init__(self, local: Local, around: Surroundings) -> None:
+        self._local, self._around = local, around
         self._store: Store | None = None  # of the call that is under way
         self._seen, self._since_s = -1, 0.0
+        self._cut = threading.Event()
 
-    def process(self, rows: Rows, store: Store, outputs: Outputs) -> None:
-        """In the thread."""
+    async def process(self, rows: Rows, store: Store, outputs: Outputs) -> None:
+        """Returns when all of it is processed; a batch that was cut raises `Cut`."""
+        self._cut.clear()  # here, not in the thread: it may be cut before it has begun
+        await self._around.thread(self._process, rows, store, outputs)
+
+    def cut(self) -> None:
+        """No further record, if a call is under way; what it did so far is to be dropped."""
+        self._cut.set()
+
+    def _process(self, rows: Rows, store: Store, outputs: Outputs) -> None:
         self._seen, self._since_s = store.offset, time.monotonic()
         self._store = store
         try:
-            self._local.process(rows, store, outputs)
+            self._local.process(rows, store, outputs, self._cut)
         finally:
             self._store = None
 

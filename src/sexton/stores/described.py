@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sexton.base.errors import Refused
+from sexton.base.errors import PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
@@ -29,7 +29,7 @@ from sexton.stores.warmth import Warmth, told_by
 class Copy:
     instance: str
     warming: bool  # it is there to become the owner
-    warmth: Warmth | None  # None: its instance has not said
+    warmth: Warmth | None  # None: its instance has not said, or not to us
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ async def describe(client: Client, application_id: str) -> Application:
     ]
     topics = {task: topic for said, _ in members for task, topic in said.topics.items()}
     warmth = {
-        said.instance: await told_by(client, application_id, said.instance) for said, _ in members
+        said.instance: await _warmth(client, application_id, said.instance) for said, _ in members
     }
     described = [
         await _task(client, application_id, TaskId(task, number), topic, members, warmth)
@@ -75,6 +75,11 @@ async def _group(client: Client, application_id: str) -> DescribedGroup:
         found = answer.groups[0]
         if found.error_code:
             raise refused(found.error_code, f"the group {application_id}")
+        # Kafka tells what members said only while a group is stable.
+        if found.protocol_data in ("", PROTOCOL) and not all(
+            m.member_metadata for m in found.members
+        ):
+            raise PeerError(application_id, "its instances are sharing the tasks anew")
         return found
 
     found = await Coordinator(client, GROUP, application_id).until_ready(ask, PATIENT)
@@ -83,6 +88,16 @@ async def _group(client: Client, application_id: str) -> DescribedGroup:
         hint = "name the application id"
         raise Refused(KafkaError.GROUP_ID_NOT_FOUND, why, hint)
     return found
+
+
+async def _warmth(
+    client: Client, application_id: str, instance: str
+) -> Mapping[TopicPartition, Warmth]:
+    """Told in a group of its own, which not everybody may read who may read the application's."""
+    try:
+        return await told_by(client, application_id, instance)
+    except Refused:
+        return {}
 
 
 async def _task(

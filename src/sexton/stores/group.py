@@ -11,7 +11,8 @@ transaction. `kafka-consumer-groups --describe` shows the group as usual.
 A member goes on working while the group thinks (cooperative rebalancing, KIP-429). What it is to
 give up it commits first, then joins again so that somebody else may have it. A member that the
 group no longer knows has lost everything it owned, at once: `lost`. One that is hindered (`process`
-hangs) leaves by itself, so that others go on, and joins again when it is free.
+hangs) leaves by itself, so that others go on. Whoever has lost everything joins again when nothing
+works for that any more: what it were given before would wait behind a call, and others with it.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class GroupConfig:
 class Group:
     """The callbacks are the instance's; they are called one at a time.
 
-    `shared` is told of our share, and answers whether something was given up.
+    `shared` is told of our share, and answers whether something was given up. `lost` returns when
+    all work on what we owned has ended.
     """
 
     def __init__(
@@ -124,18 +126,14 @@ class Group:
             await self._beat()
 
     async def _stay_away(self) -> None:
-        """Out of the group while something keeps us from our work."""
+        """Out of the group while a call keeps us from our work."""
         why = self._hindered()
         if why is None:
             return
         log.error("leaving the group: others go on", extra={"why": why})
         await self.leave()
         await self._forget_all()
-        while True:
-            await asyncio.sleep(self._config.heartbeat_interval_ms / 1000)
-            if self._hindered() is None:
-                log.info("joining the group again")
-                return
+        log.info("joining the group again")
 
     async def _while_beating(self, work: Coroutine[None, None, bool]) -> bool:
         """Commits and stores that are opened take their time; the group should not miss us."""

@@ -224,9 +224,18 @@ class Instance:
         return bool(given_up)
 
     async def _lost(self) -> None:
+        """Returns when no call works for what is gone: what we are given next begins at once."""
         self._owned = set()
         for worker in self.workers.values():
             worker.give(Role.NONE, -1)
+        while True:
+            try:
+                async with asyncio.timeout(self.config.max_poll_interval_ms / 1000):
+                    await asyncio.gather(*(each.heard() for each in self.workers.values()))
+                return
+            except TimeoutError:
+                about = {"why": self._busy_for(0) or "a task does not let go"}
+                log.error("out of the group until process() returns", extra=about)
 
     def _hindered(self) -> str | None:
         return self._busy_for(self.config.max_poll_interval_ms / 1000)

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 from sexton.base.errors import CorruptLog
 from sexton.base.partitions import TopicPartition
@@ -34,6 +35,10 @@ from sexton.stores.task import Task
 from sexton.stores.view import Store, View
 
 log = logging.getLogger("sexton.stores")
+
+
+class Cut(Exception):
+    """A batch was not processed to its end, as somebody wished: it must not count as processed."""
 
 
 class Local:
@@ -109,8 +114,8 @@ class Local:
         held = self.outputs.size_bytes + self.store.overlay_bytes
         return held > self._around.config.most_overlay_bytes
 
-    def process(self, rows: Rows, store: Store, outputs: Outputs) -> None:
-        process, add = self.task.process, outputs.add
+    def process(self, rows: Rows, store: Store, outputs: Outputs, cut: threading.Event) -> None:
+        process, add, is_cut = self.task.process, outputs.add, cut.is_set
         key_serde, value_serde = map(serde_of, self.task.input_serdes)
         keys, values = rows.keys, rows.values
         if key_serde.name != "bytes":
@@ -122,6 +127,8 @@ class Local:
         for offset, time_ms, key, value in zip(
             rows.offsets, rows.timestamps, keys, values, strict=True
         ):
+            if is_cut():
+                raise Cut
             store.offset, store.timestamp_ms = offset, time_ms
             made = process(key, value, store)
             if made is not None:

@@ -32,10 +32,18 @@ class Surroundings:
     numbers: Numbers = field(default_factory=Numbers)
 
     async def thread(self, work: Callable[..., T], *given: Any) -> T:
-        """Waited for even by those who are cancelled: nobody else may touch the store meanwhile."""
+        """Waited for even by those who are cancelled: nobody else may touch the store meanwhile.
+
+        However often they are: a task is taken away, and then the instance is closed.
+        """
         future = asyncio.get_running_loop().run_in_executor(self.pool, work, *given)
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            await asyncio.gather(future, return_exceptions=True)
-            raise
+        cancelled: asyncio.CancelledError | None = None
+        while not future.done():
+            try:
+                await asyncio.wait([future])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            future.exception()  # looked at, or it is logged as one that nobody looked at
+            raise cancelled
+        return future.result()

@@ -90,7 +90,7 @@ class AppConfig:
     fetch_bytes: int = 1 << 20  # of a partition at once
     replication_factor: int = -1  # of changelogs; -1: the brokers' default
     compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = "none"
-    # For the lab only: believe the local disk on promotion, as Kafka Streams did (KAFKA-17507).
+    # For the lab only: believe the local disk on promotion, as Kafka Streams did (KAFKA-16017).
     trust_local_checkpoint: bool = False
 
     def __post_init__(self) -> None:

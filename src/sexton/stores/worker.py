@@ -6,8 +6,8 @@
 
 There is one thing under way at any time. What the group says comes in between: if the machine then
 wants something else, what was under way is cancelled first. `process` and disk writes run in a
-thread, so heartbeats go on; a thread cannot be cancelled, so it is waited for, and what it wrote is
-in an overlay that nobody looks at any more.
+thread, so heartbeats go on; a thread cannot be cancelled, so it is told to begin no further record
+and waited for, and what it wrote is in an overlay that nobody looks at any more.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Worker:
             )
         )
         self._local = Local(id_, task, around)
-        self.calling = Calling(self._local)
+        self.calling = Calling(self._local, around)
         self._following = Following(changelog, self._changelog_at, around)
         self._producer = TaskProducer(
             around.client,
@@ -126,6 +126,10 @@ class Worker:
 
     def give(self, role: Role, generation: int) -> None:
         self._inbox.put_nowait(Given(now_ms(), role, generation))
+
+    async def heard(self) -> None:
+        """Returns when nothing works any more for a role that it had before the last `give`."""
+        await self._inbox.join()
 
     async def settle(self) -> None:
         """Returns when all that was processed is committed or given up; then it stands still."""
@@ -198,6 +202,8 @@ class Worker:
         effects = self.machine.handle(event)
         if effects:
             await self._stop_doing()
+        self._inbox.task_done()
+        if effects:
             self._settled()
             self._settling = None
             await self._carry_out(effects)
@@ -213,6 +219,7 @@ class Worker:
         doing, self._doing = self._doing, None
         if doing is not None:
             doing.cancel()
+            self.calling.cut()
             await asyncio.gather(doing, return_exceptions=True)
 
     async def _carry_out(self, effects: list[Effect]) -> None:
@@ -371,7 +378,7 @@ class Worker:
         self._input_lag = max(0, rows.high_watermark - rows.next_offset)
         if len(rows):
             local = self._local
-            await self._around.thread(self.calling.process, rows, local.store, local.outputs)
+            await self.calling.process(rows, local.store, local.outputs)
             self._around.numbers.processed += len(rows)
         if rows.next_offset > rows.start:
             self._processed_to = rows.next_offset
