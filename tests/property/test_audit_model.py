@@ -2,7 +2,8 @@
 
 Replicas write, abort, delete and clean in any order, and are read wherever each of them stands. As
 long as none of them missed anything there is no finding. Then one of them misses one thing, in one
-of the ways of DESIGN.md section 3, and that is what the audit says: no less, and nothing else.
+of the ways of docs/concepts/what-a-log-may-forget.md, and that is what the audit says: no less, and
+nothing else.
 """
 
 from __future__ import annotations

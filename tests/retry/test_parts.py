@@ -63,6 +63,24 @@ def test_the_nearest_exception_type_decides() -> None:
         check_errors({ValueError: ValueError})  # type: ignore[dict-item]
 
 
+class NotNow(Retry):
+    """Of somebody who does not call Retry's own __init__."""
+
+    def __init__(self, service: str) -> None:
+        self.service = service
+
+
+def test_a_retry_of_ones_own_is_a_retry() -> None:
+    def handle(message: Message) -> None:
+        raise NotNow("billing")
+
+    of = _round([Polled(0, b"a", b"0"), Polled(1, b"a", b"1")])
+    assert not Handling(handle, {}).run(of, of.round.work[0])
+    assert of.round.work[0].outcome is Outcome.RETRY
+    assert of.round.work[0].after_ms is None
+    assert Retry(after_s=1.5).after_ms == 1_500 and Retry().after_ms is None
+
+
 def test_a_reason_is_one_line() -> None:
     assert failure_of(ValueError("a\n  b"), with_stack=False).reason == "ValueError: a b"
     assert failure_of(Dead("hopeless"), with_stack=False).reason == "hopeless"

@@ -90,7 +90,7 @@ def test_an_operator_has_a_running_instance_look_again(servers: str, run_sexton:
         assert run_sexton("retry", "status", *about).json["summary"]["stale"] == 1
         looked = run_sexton("retry", "reap", "--dry-run", *about)
         assert [row["id"] for row in looked.json["locks"]] == ["orders-0-3"]
-        done = run_sexton("retry", "reap", "--wait", "60", *about)
+        done = run_sexton("retry", "reap", "--wait", "60s", *about)
         assert done.code == 0 and done.json["summary"]["done"] == 1, done.stdout
         until(lambda: retry.count("reaped") == 1, "it is released", PATIENCE_S)
         until(

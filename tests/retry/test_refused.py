@@ -10,13 +10,17 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from sexton.machines.retry_records import TaskName, Watermark
-from sexton.machines.retry_rounds import Commit, Locked
+from sexton.machines.retry_rounds import Commit, Locked, Round
+from sexton.machines.retry_settings import Settings
 from sexton.retry import Backoff, Message, OrderedRetry, OutputTooLarge, refusals
+from sexton.retry.handlers import RoundOfTask
 from sexton.retry.membership import membership
+from sexton.retry.messages import Place
 from sexton.retry.outcomes import Drop
 from sexton.retry.producing import CommitFailed, Limits, TransactionalWriter
 from sexton.retry.records_out import Part
 from sexton.retry.refusals import Refusals
+from sexton.retry.sending import RefusedOutputs, Topics
 from sexton.retry.topics import Names
 from sexton.testing import EmbeddedCluster
 from sexton.testing.waiting import until
@@ -77,6 +81,34 @@ def test_a_refused_output_is_the_failure_of_its_message(servers: str, why: str) 
     assert headers["sexton.dead.attempts"] == b"%d" % attempts
     reason = f"an output to {topic} cannot be written: "
     assert (headers["sexton.dead.reason"] or b"").startswith(reason.encode())
+
+
+def test_without_transactions_a_missing_topic_is_a_dead_letter_as_well(servers: str) -> None:
+    send(servers, "orders", KEYS, range(NUMBERS))
+    handler = writes("nowhere", b"x")
+    with (
+        instance(servers, handler, mode="compensating") as retry,
+        committed(servers, OUT) as outputs,
+    ):
+        until(lambda: retry.count("dead") == 1, "a dead letter", PATIENCE_S)
+        until_drained(retry)
+        found = {message.value() for message in outputs.until(MANY - 1)}
+    assert len(found) == MANY - 1 and b"1:2" not in found
+    with committed(servers, "orders.g.dead") as letters:
+        (letter,) = letters.until(1)
+    assert letter.value() == b"1:2"
+
+
+def test_a_look_that_nobody_answered_is_taken_again(servers: str) -> None:
+    """Nobody listens at the first address; the second is a cluster without that topic."""
+    unanswered = Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    answered = Producer({"bootstrap.servers": servers})
+    answered.list_topics(OUT, PATIENCE_S)  # from here on an answer takes no time
+    topics = Topics({}, 3.0)
+    topics.check(unanswered, [_output("nowhere")])
+    with pytest.raises(RefusedOutputs, match="nowhere"):
+        topics.check(answered, [_output("nowhere")])
+    topics.check(answered, [_output(OUT)])
 
 
 def test_without_that_rule_it_is_tried_for_ever(
@@ -143,6 +175,12 @@ def test_a_fenced_producer_is_replaced_whatever_confluent_kafka_raises(
     found = consumer.committed([TopicPartition("orders", 0)], 30)[0].offset
     consumer.close()
     assert found == 5
+
+
+def _output(topic: str) -> Part:
+    of = RoundOfTask(Round(Settings(), 1), Place("orders", 0, 1), (), {})
+    of.outputs = [(topic, b"x", None, -1, (), 0)]
+    return Part(TaskName("orders", 0), Commit(1, Watermark(1, 2)), of)
 
 
 def _locks(position: int) -> Part:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from sexton.base.errors import ConfigError
+from sexton.base.errors import ConfigError, Refused
+from sexton.client.admin import create_topic
+from sexton.client.client import Client
+from sexton.client.retrying import Patience
 from sexton.retry import Message, OrderedRetry
-from sexton.retry.topics import Names
+from sexton.retry.topics import Names, check, prepare
 from sexton.testing import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.retry.harness import PATIENCE_S, send
 
 COMPACTED = {"cleanup.policy": "compact"}
+NAMES = Names.of("orders", "g")
+FOR_A_MINUTE = Patience(unknown_topic_ms=60_000)
 
 
 def _nothing(message: Message) -> None:
@@ -107,6 +113,41 @@ def test_too_few_replicas_are_refused_unless_accepted(kafka_cluster: EmbeddedClu
     assert error.subject == "orders.g.locks" and "has 1 replicas and needs 3" in error.why
     with _start(kafka_cluster, replication=1) as retry:
         retry.wait_until_ready(PATIENCE_S)
+
+
+def test_replicas_are_counted_when_an_instance_begins_and_not_again(
+    kafka_cluster: EmbeddedCluster,
+) -> None:
+    """While replicas of the main topic are moved, it has more than it is going to have."""
+    kafka_cluster.create_topic("orders", [[1, 2, 3]])
+    for topic in ("orders.g.retry", "orders.g.locks"):
+        kafka_cluster.create_topic(topic, [[1]], COMPACTED)
+    kafka_cluster.create_topic("orders.g.dead", [[1]])
+
+    async def look() -> None:
+        async with Client(kafka_cluster.bootstrap_servers) as client:
+            assert (await check(client, NAMES)).partitions == 1
+            with pytest.raises(ConfigError, match="has 1 replicas and needs 3"):
+                await prepare(client, NAMES)
+
+    asyncio.run(look())
+
+
+def test_a_topic_that_was_just_made_is_waited_for(kafka: EmbeddedCluster) -> None:
+    """A broker may be the last to hear of it. One that does not come is told of, in the end."""
+    kafka.create_topic("orders", 1)
+    for topic in ("orders.g.retry", "orders.g.dead"):
+        kafka.create_topic(topic, 1, COMPACTED)
+
+    async def look() -> None:
+        async with Client(kafka.bootstrap_servers) as client:
+            with pytest.raises(Refused, match=r"no topic orders\.g\.locks"):
+                await check(client, NAMES, Patience(unknown_topic_ms=1))
+            checking = asyncio.ensure_future(check(client, NAMES, FOR_A_MINUTE))
+            await create_topic(client, "orders.g.locks", 1, 1, COMPACTED)
+            assert (await checking).partitions == 1
+
+    asyncio.run(look())
 
 
 def test_topics_are_not_made_against_ones_will(kafka: EmbeddedCluster) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
+from sexton.client.admin import reassign
 from sexton.client.appending import append
 from sexton.client.client import Client
 from sexton.machines.retry_records import Command, TaskName, command_record
@@ -26,6 +27,7 @@ from sexton.spark.retry_handling import outputs_of
 from sexton.spark.retry_tick import Alarm, TickReader, now_ms
 from sexton.spark.sink_protocol import STEPS
 from sexton.testing.embedded import EmbeddedCluster
+from sexton.testing.waiting import until
 from tests.spark.retry_pipelines import ROWS, SETTINGS, Driver, handle, locks, outputs, pipeline
 from tests.spark.sink_faults import Injected, committed, fail_at, trouble
 
@@ -89,6 +91,42 @@ def test_an_operator_frees_a_held_key(
 async def tell(cluster: EmbeddedCluster, at: TopicPartition, told: tuple[bytes, bytes]) -> None:
     async with Client(cluster.bootstrap_servers) as client:
         await append(client, at, [told])
+
+
+def test_a_query_that_runs_does_not_mind_that_replicas_are_moved(
+    spark: SparkSession, three: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """Then the main topic has more of them, for a time; only who begins looks at that."""
+    for topic in ("moved", "moved-out"):
+        three.create_topic(topic, [[1], [1]])
+    ours = pipeline_of(
+        handle, topic="moved", output_topic="moved-out", settings=SETTINGS,
+        bootstrap_servers=three.bootstrap_servers,
+    )  # fmt: skip
+    driver = Driver(spark, ours, fail_at("answered", tmp_path / "answered", batch=1))
+    driver.run(0, range(12))
+    asyncio.run(move(three, "moved", [1, 2]))
+    until(lambda: all(replicas(three, "moved", n) == 2 for n in range(2)), "two replicas", 60)
+    with pytest.raises((Injected, PythonException)):  # and starts again, with a look at the topics
+        driver.run(1, range(12, 24))
+    driver.run(1, range(12, 24))
+    with pytest.raises(ConfigError, match="has 1 replicas and needs 2"):
+        Driver(spark, ours).run(2, ())
+    accepts = Driver(spark, replace(ours, replication=1))
+    accepts.run(2, ())
+    accepts.settle(3)
+    assert trouble(outputs(three, "moved"), ROWS) == ["lost: [15]"]
+
+
+def replicas(cluster: EmbeddedCluster, topic: str, partition: int) -> int:
+    state = cluster.partition(topic, partition)
+    return 0 if state is None else len(state.replicas)
+
+
+async def move(cluster: EmbeddedCluster, topic: str, nodes: list[int]) -> None:
+    places = [TopicPartition(topic, number) for number in range(2)]
+    async with Client(cluster.bootstrap_servers) as client:
+        await reassign(client, dict.fromkeys(places, nodes))
 
 
 def test_a_reader_ticks_when_a_retry_is_due() -> None:

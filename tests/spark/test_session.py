@@ -16,7 +16,7 @@ from sexton.spark.session import ARROW_BATCH_BYTES, find_java, find_spark, spark
 
 def test_a_session_that_runs_is_used(spark: SparkSession) -> None:
     with spark_session("local[7]") as session:
-        assert session is spark
+        assert session.sparkContext is spark.sparkContext
     assert not spark.sparkContext._jsc.sc().isStopped()
     batch = spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch")
     assert batch in (str(ARROW_BATCH_BYTES), f"{ARROW_BATCH_BYTES}b")

@@ -10,6 +10,9 @@ The names carry the group: two groups on one topic fail on different messages. R
 size would delete messages that still wait, so both working topics are compacted and nothing else;
 they roll and clean early, so that they stay as small as what is held. A topic that is not as it has
 to be is an error with the command that mends it: we do not change what somebody else has made.
+
+How many replicas there are is looked at once, when a service or a query begins: while replicas are
+moved Kafka shows the old and the new ones, and nobody that runs is to end because of that.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from sexton.base.kafka_errors import KafkaError
 from sexton.client.admin import create_topic
 from sexton.client.client import Client
 from sexton.client.configs import Values, topic_configs
+from sexton.client.retrying import PATIENT, Patience, until_it_works
 from sexton.client.topology import Topic
 from sexton.machines.retry_settings import DEAD, HEADROOM_BYTES, WORKING, check_partitions
 
@@ -72,14 +76,16 @@ class Shape:
 
 
 async def prepare(
-    client: Client, names: Names, *, create: bool = True, replication: int | None = None
+    client: Client,
+    names: Names,
+    *,
+    create: bool = True,
+    replication: int | None = None,
+    patience: Patience = PATIENT,
 ) -> Shape:
     """Makes what is missing, and checks what is there."""
     found = (await client.topology([names.main, *names.beside])).topics
-    if names.main not in found:
-        hint = "it is yours: create it first, with as many partitions as you want"
-        raise ConfigError(names.main, "there is no such topic", hint)
-    main = found[names.main]
+    main = _main(found, names)
     options = (await topic_configs(client, [names.main], _ASKED))[names.main]
     shape = Shape(
         len(main.partitions), _replication(main), int(options.get(_MOST_BYTES) or 1_048_588)
@@ -89,15 +95,16 @@ async def prepare(
         raise ConfigError(", ".join(missing), "not there", "create them, or allow create_topics")
     for name in missing:
         await _create(client, names, name, shape, options, replication)
-    return await check(client, names, replication)
+    checked = await check(client, names, patience)
+    found = await _all_of(client, names, patience)
+    for name in names.beside:
+        _check_replication(found[name], replication or checked.replication)
+    return checked
 
 
-async def check(client: Client, names: Names, replication: int | None = None) -> Shape:
-    """ConfigError if the topics are not what ordered retry can work with."""
-    found = (await client.topology([names.main, *names.beside])).topics
-    for name in (names.main, *names.beside):
-        if name not in found:
-            raise ConfigError(name, "there is no such topic", "it has to be created first")
+async def check(client: Client, names: Names, patience: Patience = PATIENT) -> Shape:
+    """ConfigError if the topics are not what ordered retry can work with, Refused without them."""
+    found = await _all_of(client, names, patience)
     main = found[names.main]
     configs = await topic_configs(client, [names.main, *names.beside], _ASKED)
     shape = Shape(
@@ -111,9 +118,29 @@ async def check(client: Client, names: Names, replication: int | None = None) ->
         raise ConfigError(names.dead, why, f"give it {shape.partitions}: kafka-topics.sh --alter")
     for name in (names.retry, names.locks):
         _check_policy(name, configs[name])
-    for name in names.beside:
-        _check_replication(found[name], replication or shape.replication)
     return shape
+
+
+async def _all_of(client: Client, names: Names, patience: Patience) -> dict[str, Topic]:
+    """A broker may be the last to hear of a topic that was made a moment ago."""
+
+    async def look() -> dict[str, Topic]:
+        found = (await client.topology([names.main, *names.beside])).topics
+        _main(found, names)
+        for name in names.beside:
+            if name not in found or not found[name].partitions:
+                why, hint = f"there is no topic {name}", "it has to be created first"
+                raise Refused(KafkaError.UNKNOWN_TOPIC_OR_PARTITION, why, hint)
+        return found
+
+    return await until_it_works(look, patience)
+
+
+def _main(found: dict[str, Topic], names: Names) -> Topic:
+    if names.main not in found:
+        hint = "it is yours: create it first, with as many partitions as you want"
+        raise ConfigError(names.main, "there is no such topic", hint)
+    return found[names.main]
 
 
 def _check_policy(name: str, configs: Values) -> None:

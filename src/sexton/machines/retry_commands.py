@@ -5,12 +5,16 @@ the owner reads it there, does it in its next round and deletes it in the same t
 
     redrive   attempts start again at none, and it is due at once; in its place, not behind others
     discard   it is settled: nothing more is written about it
-    skip      like discard, but it goes to the dead letter topic first; one that is held is there
+    skip      like discard, but it goes to the dead letter topic first, also one that is held
     reap      the task starts up again, and with that looks for stale locks
 
 A command may also be about an *orphan*, a message with a retry record and no lock. The start
 reports these and leaves them alone; redrive locks it again (in its place: later messages of its key
 that have run by now cannot be called back), discard and skip remove it.
+
+A message that is held went to the dead letter topic when it reached the ceiling. But letters are
+deleted after a time, and it may have been held for longer: what is in the retry topic may be all
+that is left of it. So to skip it writes the letter again. Two do no harm, none would be a loss.
 
 What a command touches does not run in the same round.
 """
@@ -70,7 +74,7 @@ def _obey(orders: Orders, pending: Pending, taken: Round, command: Command) -> R
         done.changed[message] = replace(held, attempts=0, not_before_ms=0, dead=False)
     else:
         done.settled[message] = None
-    if command.do == "skip" and not held.dead:
+    if command.do == "skip":
         _skip(taken, done, message, held)
     orders.orphans.pop(message, None)
     return Report(command.do, message, f"asked for by {command.by or 'an operator'}")

@@ -35,11 +35,14 @@ class Retry(Verdict):
     said when to come back. It is an attempt like any other.
     """
 
+    after_ms: int | None = None  # a subclass need not call this class's __init__
+
     def __init__(self, *said: object, after_s: float | None = None) -> None:
         super().__init__(*said)
         if after_s is not None and not 0 <= after_s <= LONGEST_S:
             raise ValueError(f"after_s is {after_s}: from 0 to {LONGEST_S}, which is a year")
-        self.after_ms = None if after_s is None else round(after_s * 1000)
+        if after_s is not None:
+            self.after_ms = round(after_s * 1000)
 
 
 class Dead(Verdict):

@@ -201,16 +201,29 @@ class Watermark(NamedTuple):
 
 
 def dead_letter_headers(
-    message: bytes, attempts: int, reason: str, exception: str = "", stack: str = ""
+    message: bytes,
+    attempts: int,
+    reason: str,
+    exception: str = "",
+    stack: str = "",
+    *,
+    timestamp_ms: int | None,
 ) -> list[Header]:
-    """To go behind the message's own headers."""
-    return [
+    """To go behind the message's own headers.
+
+    `timestamp_ms` is the message's own. The letter has the time at which it is written: letters are
+    deleted by their time, and that of a message which is older than they are kept would be at once.
+    """
+    told: list[Header] = [
         ("sexton.dead.id", message),
         ("sexton.dead.reason", _cut(reason, MOST_REASON_BYTES)),
         ("sexton.dead.attempts", b"%d" % attempts),
         ("sexton.dead.exception", _cut(exception, MOST_REASON_BYTES)),
         ("sexton.dead.stack", _cut(stack, MOST_STACK_BYTES)),
     ]
+    if timestamp_ms is not None and timestamp_ms >= 0:
+        told.append(("sexton.dead.timestamp", b"%d" % timestamp_ms))
+    return told
 
 
 def reason_headers(reason: str) -> list[Header]:

@@ -25,7 +25,7 @@ class TaskConfig:
     delete_retention_ms: int = 86_400_000  # of the changelog: how long its tombstones stay
     # A restore that stands still this long has failed. One that moves is bounded by the above.
     restore_timeout_ms: int = 300_000
-    # For the lab only: believe the local disk on promotion, as Kafka Streams did (KAFKA-17507).
+    # For the lab only: believe the local disk on promotion, as Kafka Streams did (KAFKA-16017).
     trust_local_checkpoint: bool = False
 
     @property

@@ -94,7 +94,7 @@ class Commits:
 
     def _result(self, future: Future[Receipt]) -> Receipt:
         if not future.done():
-            self._committer.left_behind()
+            self._committer.leave_behind()
             raise CommitFailed("unknown", "librdkafka does not come back")
         return future.result()
 

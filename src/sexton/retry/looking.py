@@ -63,7 +63,7 @@ async def look(client: Client, names: Names, group: str) -> list[Seen]:
     if missing:
         hint = "was it ever started? give --topic and --group as the service does"
         raise ConfigError(", ".join(missing), "there is no such topic", hint)
-    shape = await check(client, names, replication=1)
+    shape = await check(client, names)
     partitions = range(shape.partitions)
     main = [TopicPartition(names.main, number) for number in partitions]
     ends = await list_offsets(client, dict.fromkeys(main, LATEST))

@@ -21,7 +21,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "sexton_retry_depth": ("gauge", "Messages that wait, failed or behind one that did."),
     "sexton_retry_held": ("gauge", "Of these, at their ceiling and held: an operator decides."),
     "sexton_retry_oldest_lock_seconds": ("gauge", "For how long the oldest of them has waited."),
-    "sexton_retry_paused": ("gauge", "1 if a partition is not read: max.pending is reached."),
+    "sexton_retry_paused": ("gauge", "1 if a partition is not read: max_pending is reached."),
     "sexton_retry_starting": ("gauge", "1 while a partition is assigned and not ready yet."),
     "sexton_retry_barrier_seconds": ("gauge", "From assignment to ready, the last time."),
     "sexton_retry_attempts_total": ("counter", "Runs of the handler, by outcome."),

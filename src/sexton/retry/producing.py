@@ -13,7 +13,12 @@ Whatever goes wrong, the producer is given up and another one with the same tran
 its place: to initialise it ends the transaction that may still be open, so that whoever starts up
 again finds out how it ended. librdkafka may also never come back from a call: it waits for a group
 coordinator that has left the metadata, and does not look at the time (its issues 5511 and 5456).
-Then the thread is left behind with its producer, which the new one has fenced.
+Then the thread is left behind with its producer, and must not commit any more if it wakes up, for
+by then its messages are handled again. Two things see to that, each of them enough:
+
+    a word       asked for after the offsets are sent. Before that a commit never comes; after it
+                 whoever starts up waits for these offsets until the transaction has ended
+    a fence      the new producer is initialised at once
 """
 
 from __future__ import annotations
@@ -57,6 +62,9 @@ def _nobody() -> None:
 Receipt = dict[int, dict[int, int]]  # by partition: where retry records are, by id
 
 
+LEFT = "it was left behind, and others may have begun again"
+
+
 class CommitFailed(Exception):
     """Nothing that was in it may be believed."""
 
@@ -71,6 +79,9 @@ class Writer(Protocol):
     def open(self) -> None: ...
     def write(self, parts: Sequence[Part], member: Membership, sent: Sent = _nobody) -> Receipt:
         """Calls `sent` when the rest is to wait for brokers; not at all if it fails."""
+
+    def leave(self) -> None:
+        """By another thread: what is not committed yet is not to be, whenever `write` wakes up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +101,14 @@ class TransactionalWriter:
         self._producer: Producer | None = None
         self._topics = Topics(settings, limits.call_s)
         self._careful = 0  # so many transactions more, each output tells what became of it
+        self._left = threading.Event()
+
+    def leave(self) -> None:
+        self._left.set()
 
     def open(self) -> None:
         """Ends whatever the same transactional id had open."""
+        self._unless_left()  # or it would fence the one that has taken its place
         producer = Producer(self._settings)
         _patiently(lambda s: producer.init_transactions(s), self._limits)
         self._producer = producer
@@ -150,16 +166,22 @@ class TransactionalWriter:
             part.put_third(put, names)
         offsets_of = [part.offset for part in parts]
         producer.send_offsets_to_transaction(offsets_of, member.metadata, self._limits.call_s)
+        self._unless_left()
         if refusing is not None or any(part.commit.redirected for part in parts):
             producer.flush(self._limits.call_s)  # tells where retry records are
         sent()
         _patiently(lambda s: producer.commit_transaction(s), self._limits)
         return _receipt(parts, ends)
 
+    def _unless_left(self) -> None:
+        if self._left.is_set():
+            raise CommitFailed("unknown", LEFT)
+
     def _give_up(
         self, producer: Producer, error: KafkaException, refused: Sequence[Refusal]
     ) -> CommitFailed:
         """Aborts, or if that is not to be had leaves it to the next producer's initialisation."""
+        self._topics.forget()
         told = error.args[0]
         if told.txn_requires_abort() and not told.fatal():
             self._careful = CAREFUL
@@ -199,6 +221,11 @@ class CompensatingWriter:
         self._names = names
         self._limits = limits
         self._producer: Producer | None = None
+        self._topics = Topics(settings, limits.call_s)
+        self._left = threading.Event()
+
+    def leave(self) -> None:
+        self._left.set()
 
     def open(self) -> None:
         self._producer = Producer(self._settings)
@@ -213,6 +240,7 @@ class CompensatingWriter:
         refusing = Refusing()
         sent()  # it is waiting all the time
         try:
+            self._topics.check(producer, parts)
             return self._stages(producer, parts, refusing)
         except RefusedOutputs as error:
             raise CommitFailed("unknown", str(error), error.refusals) from error
@@ -236,13 +264,17 @@ class CompensatingWriter:
         return _receipt(parts, ends)
 
     def _acknowledged(self, producer: Producer, refusing: Refusing) -> None:
-        if producer.flush(self._limits.call_s) == 0 and not refusing.errors:
+        left = producer.flush(self._limits.call_s)
+        if self._left.is_set():
+            raise CommitFailed("unknown", LEFT)
+        if left == 0 and not refusing.errors:
             return
         self._leave(producer)
         why = refusing.errors[0] if refusing.errors else "not acknowledged in time"
         raise CommitFailed("unknown", why, refusing.found)
 
     def _leave(self, producer: Producer) -> None:
+        self._topics.forget()
         self._producer = None
         _leave(producer)
 
@@ -328,7 +360,8 @@ class Committer:
 
     def _begin(self) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        arguments = (self._make(), self._jobs)
+        self._writer = self._make()
+        arguments = (self._writer, self._jobs)
         self._thread = threading.Thread(
             target=_commit_all, args=arguments, name=self._name, daemon=True
         )
@@ -350,10 +383,12 @@ class Committer:
         self._jobs.put((work, future))
         return future
 
-    def left_behind(self) -> None:
-        """The thread does not come back: another one, with another producer."""
+    def leave_behind(self) -> Future[Receipt]:
+        """The thread does not come back: another one, with another producer, which it opens."""
+        self._writer.leave()
         self._jobs.put(None)
         self._begin()
+        return self.open()
 
     def close(self, timeout_s: float) -> None:
         self._jobs.put(None)

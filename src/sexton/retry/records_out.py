@@ -91,12 +91,12 @@ class Part:
         error = of.errors.get(item.id)
         stack = failure_of(error).stack if error is not None else failure.stack
         told = dead_letter_headers(
-            self.name.id_of(item.id), item.attempts, failure.reason, failure.exception, stack
-        )
+            self.name.id_of(item.id), item.attempts, failure.reason, failure.exception, stack,
+            timestamp_ms=payload.timestamp_ms,
+        )  # fmt: skip
         assert item.outcome is Outcome.DEAD
-        more = {"timestamp": payload.timestamp_ms} if payload.timestamp_ms > 0 else {}
         headers = [*payload.headers, *told]
-        put(names.dead, payload.value, payload.key, self.name.partition, headers=headers, **more)
+        put(names.dead, payload.value, payload.key, self.name.partition, headers=headers)
 
 
 class Ends:

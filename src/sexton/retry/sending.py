@@ -5,8 +5,8 @@
     Refusing      hears from brokers which outputs they did not take
     Topics        looks for the topics that handlers send to, before the first record of each
 
-librdkafka waits for a topic that does not exist until the transaction has timed out, with all that
-is in it. Hence the look: it is one question for each topic in an instance's life.
+librdkafka waits for a topic that does not exist longer than we wait for it, with all that is sent
+beside it. Hence the look: one question for each topic, and again after something has failed.
 """
 
 from __future__ import annotations
@@ -128,13 +128,20 @@ class Topics:
         """Or RefusedOutputs."""
         outputs, refusals = _one_of_each(parts), []
         for topic in outputs.keys() - self._known:
-            error = self._trouble(producer, topic)
+            try:
+                error = self._trouble(producer, topic)
+            except KafkaException:
+                continue  # nobody has answered: the write will tell, and the next one looks again
             if error is None:
                 self._known.add(topic)
-            else:
+            elif error.code() in REFUSED:
                 refusals.append(_refusal(*outputs[topic], error))
         if refusals:
             raise RefusedOutputs(refusals)
+
+    def forget(self) -> None:
+        """What was there may be gone."""
+        self._known.clear()
 
     def not_ours(self, parts: Iterable[Part]) -> list[Refusal]:
         """A transaction was not authorized, but not which of its topics: brokers say (KIP-430)."""
@@ -154,19 +161,16 @@ class Topics:
                 partition, output = outputs[topic]
                 refusal = Refusal(partition, output[-1], topic, "the topic", "not authorized")
                 found.append(refusal)
-                self._known.discard(topic)
         return found
 
     def _trouble(self, producer: Producer, topic: str) -> KafkaError | None:
+        """None: the topic is there. An error that is not in REFUSED passes by itself."""
         end = time.monotonic() + (0.0 if topic in self._missed else MADE_S)
         while True:
-            try:
-                topics = producer.list_topics(topic, self._timeout_s).topics
-                found: KafkaError | None = topics[topic].error
-            except KafkaException:
-                return None  # whatever it is, the transaction will tell
+            topics = producer.list_topics(topic, self._timeout_s).topics
+            found: KafkaError | None = topics[topic].error
             if found is None or found.code() not in REFUSED:
-                return None
+                return found
             if time.monotonic() > end:
                 self._missed.add(topic)
                 return found

@@ -80,7 +80,7 @@ class TasksIo:
         if pause_s:
             await asyncio.sleep(pause_s)
         config, client = self._config, self._background.client
-        shape = await check(client, config.names, config.replication)
+        shape = await check(client, config.names)
         if shape.partitions != self._partitions:
             why = f"had {self._partitions} partitions and has {shape.partitions}"
             hint = "keys have moved: let the group settle, then start all instances again"

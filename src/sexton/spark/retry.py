@@ -70,6 +70,7 @@ def ordered_retry(
     options: Mapping[str, str] | None = None,
     after_batch: int | None = None,
     growth_accepted: bool = False,
+    replication: int | None = None,
 ) -> StreamingQuery:
     """Starts a query that hands each message of a topic to a handler, those of one key in order.
 
@@ -79,14 +80,15 @@ def ordered_retry(
     `sexton.retry`: Retry, Dead and Drop as they say, other types by `errors`, else Retry.
     `lock_key` is what must stay in order, an expression over the columns. `name` is the pipeline's;
     checkpoint, topics and transactional id belong to it. While `max_pending` messages of a
-    partition wait, no more rows are taken. `trigger`, `options` and `after_batch` are
-    as in `exactly_once`.
+    partition wait, no more rows are taken. `replication` is how many replicas the topics beside the
+    main one have to have, else as many as that has. `trigger`, `options` and `after_batch` are as
+    in `exactly_once`.
     """
     pipeline = pipeline_of(
         handler, topic=topic, output_topic=output_topic, bootstrap_servers=bootstrap_servers,
         name=name, lock_key=lock_key, errors=errors, retry_topic=retry_topic,
         lock_topic=lock_topic, dead_letter_topic=dead_letter_topic, options=options,
-        after_batch=after_batch, growth_accepted=growth_accepted,
+        after_batch=after_batch, growth_accepted=growth_accepted, replication=replication,
         settings=Settings(
             max_attempts=max_attempts, at_ceiling=at_ceiling, backoff=backoff or Backoff(),
             max_pending=max_pending, ids_per_task=True,
@@ -111,6 +113,7 @@ def pipeline_of(
     options: Mapping[str, str] | None = None,
     after_batch: int | None = None,
     growth_accepted: bool = False,
+    replication: int | None = None,
 ) -> Pipeline:
     named = checked_name("name", name or f"retry-{topic}")
     # By the group, so that `sexton retry` finds them.
@@ -123,7 +126,9 @@ def pipeline_of(
         topic=None, bootstrap_servers=bootstrap_servers, options=options,
         marker_topic=topics.locks, after_batch=after_batch,
     )  # fmt: skip
-    return Pipeline(named, topics, handler, errors or {}, lock_key, sink, settings, growth_accepted)
+    return Pipeline(
+        named, topics, handler, errors or {}, lock_key, sink, settings, growth_accepted, replication
+    )
 
 
 def start(

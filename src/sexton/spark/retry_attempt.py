@@ -42,12 +42,12 @@ from sexton.spark.retry_reading import Owned, Reading
 from sexton.spark.retry_rules import RETRY_RULES, RetryRules
 from sexton.spark.retry_stages import due_rows, forget, handled_rows, record_row, sent
 from sexton.spark.retry_tick import now_ms
-from sexton.spark.retry_topics import Topics, prepare
+from sexton.spark.retry_topics import Topics, check, prepare
 from sexton.spark.sink_encoding import Encoding
 from sexton.spark.sink_marker import Marker
 from sexton.spark.sink_protocol import Answer, Plan, begin, commit
 from sexton.spark.sink_settings import SinkSettings
-from sexton.spark.sink_topics import topic_limits
+from sexton.spark.sink_topics import limits_by
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,6 +67,7 @@ class Pipeline:
     sink: SinkSettings
     settings: Settings
     growth_accepted: bool = False
+    replication: int | None = None  # None: as many as the main topic has
     rules: RetryRules = RETRY_RULES
 
 
@@ -96,10 +97,10 @@ class Attempt:
 
     # ── the start ──
 
-    def start(self) -> Known | None:
+    def start(self, *, is_prepared: bool = False) -> Known | None:
         """None: the batch was written, by a driver that did not live to tell Spark."""
         began_s = time.monotonic()
-        partitions = self.loop.run(prepare(self.client, self.pipeline.topics))
+        partitions = self._partitions(is_prepared)
         begun = begin(self.plan)  # the fence: everything below is read after it
         if not self._is_to_write(begun.marker):
             return None
@@ -116,6 +117,13 @@ class Attempt:
         seconds = time.monotonic() - began_s
         _LOG.info("pipeline=%s pending=%d barrier_s=%.3f", self.pipeline.name, pending, seconds)
         return known
+
+    def _partitions(self, is_prepared: bool) -> int:
+        topics, patience = self.pipeline.topics, self.plan.patience
+        if is_prepared:
+            return self.loop.run(check(self.client, topics, patience))
+        wanted = prepare(self.client, topics, patience, self.pipeline.replication)
+        return self.loop.run(wanted)
 
     @property
     def _reading(self) -> Reading:
@@ -174,7 +182,7 @@ class Attempt:
     def _encoding(self) -> Encoding:
         sink = self.pipeline.sink
         names = self.pipeline.topics.written
-        limits = self.loop.run(topic_limits(sink.kafka, names, sink.patience))
+        limits = self.loop.run(limits_by(self.client, names, sink.patience))
         return Encoding(
             sink.kafka, None, limits, sink.codec, sink.batch_bytes, now_ms(),
             self.plan.batch.number, sink.patience,
@@ -205,11 +213,10 @@ class Attempt:
     def _dead_letter(self, number: int, item: Item, record: RetryRecord) -> dict[str, Any]:
         topics, failure = self.pipeline.topics, item.failure or Failure("skipped")
         message = TaskName(topics.main, number).id_of(item.id)
-        told = dead_letter_headers(message, item.attempts, failure.reason)
-        headers = [*record.headers, *told]
-        return record_row(
-            topics.dead, number, record.key, record.value, headers, record.timestamp_ms
+        told = dead_letter_headers(
+            message, item.attempts, failure.reason, timestamp_ms=record.timestamp_ms
         )
+        return record_row(topics.dead, number, record.key, record.value, [*record.headers, *told])
 
     # ── the commit ──
 

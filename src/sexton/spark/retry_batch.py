@@ -54,6 +54,7 @@ class RetryBatches:
         self._is_active: Callable[[], bool] = lambda: True
         self._named = threading.Event()
         self._committed = False
+        self._prepared = False  # topics were made and looked at in this run
         self._known: Known | None = None
         self.begun = threading.Event()  # Spark has come as far as a batch
 
@@ -101,7 +102,8 @@ class RetryBatches:
             client = client_for(plan.kafka)
             try:
                 attempt = Attempt(self._pipeline, plan, loop, client)
-                known = known or attempt.start()
+                known = known or attempt.start(is_prepared=self._prepared)
+                self._prepared = True
                 if known is None:
                     return True
                 full = known.is_full and plan.batch.number > 0  # before the first nothing waits

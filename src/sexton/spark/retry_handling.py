@@ -196,11 +196,9 @@ class _Work:
             failure = item.failure or Failure("no reason was given")
             told = dead_letter_headers(
                 TaskName(topics.main, row.of).id_of(row.id), item.attempts, failure.reason,
-                failure.exception, failure.stack,
+                failure.exception, failure.stack, timestamp_ms=row.timestamp_ms,
             )  # fmt: skip
-            self._record(
-                topics.dead, row.of, row.key, row.value, (*headers, *told), row.timestamp_ms
-            )
+            self._record(topics.dead, row.of, row.key, row.value, (*headers, *told))
         holds = dead and settings.at_ceiling == "held"
         if not row.retry and (item.outcome is Outcome.RETRY or holds):
             self._redirect(row)
@@ -223,13 +221,12 @@ class _Work:
         key: bytes | None,
         value: bytes | None,
         headers: Iterable[Header],
-        timestamp_ms: int | None = None,
     ) -> None:
         self._records += 1
         self._put(
             kind=RECORD, topic=topic, partition=partition, key=key, value=value,
             headers=[{"key": name, "value": told} for name, told in headers],
-            timestamp=None if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms * 1000,
+            timestamp=None,  # that of its writing
         )  # fmt: skip
 
     def _note(

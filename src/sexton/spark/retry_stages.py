@@ -99,13 +99,12 @@ def record_row(
     key: bytes | None,
     value: bytes | None,
     headers: Iterable[Header] = (),
-    timestamp_ms: int = -1,
 ) -> dict[str, Any]:
     """A record of the driver's."""
     return {
         "kind": RECORD, "topic": topic, "partition": partition, "key": key, "value": value,
         "headers": [{"key": name, "value": told} for name, told in headers],
-        "timestamp": None if timestamp_ms < 0 else timestamp_ms * 1000,
+        "timestamp": None,  # that of its writing
     }  # fmt: skip
 
 

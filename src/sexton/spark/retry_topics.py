@@ -18,6 +18,7 @@ from sexton.base.errors import ConfigError
 from sexton.client import retry_topics
 from sexton.client.client import Client
 from sexton.client.retry_topics import Names
+from sexton.client.retrying import Patience
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,19 @@ class Topics:
         return self.output, *self.names.beside
 
 
-async def prepare(client: Client, topics: Topics) -> int:
+async def prepare(
+    client: Client, topics: Topics, patience: Patience, replication: int | None = None
+) -> int:
     """Makes what is missing, checks the rest; how many partitions the main topic has."""
     found = (await client.topology([topics.output])).topics
     if topics.output not in found:
         raise ConfigError(f"topic {topics.output}", "there is no such topic", "create it first")
-    return (await retry_topics.prepare(client, topics.names)).partitions
+    shape = await retry_topics.prepare(
+        client, topics.names, replication=replication, patience=patience
+    )
+    return shape.partitions
+
+
+async def check(client: Client, topics: Topics, patience: Patience) -> int:
+    """The same for a query that runs: what was there at its beginning is not made again."""
+    return (await retry_topics.check(client, topics.names, patience)).partitions

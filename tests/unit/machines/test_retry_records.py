@@ -99,10 +99,17 @@ def test_other_metadata_says_nothing_about_w(metadata: str | None) -> None:
 
 
 def test_a_dead_letter_tells_why_in_headers() -> None:
-    headers = dict(dead_letter_headers(b"orders-3-17", 4, "no such customer", "KeyError", "x" * 99))
+    headers = dict(
+        dead_letter_headers(
+            b"orders-3-17", 4, "no such customer", "KeyError", "x" * 99, timestamp_ms=1_234
+        )
+    )
+    assert headers["sexton.dead.timestamp"] == b"1234"
     assert headers["sexton.dead.reason"] == b"no such customer"
     assert headers["sexton.dead.attempts"] == b"4"
-    long = dict(dead_letter_headers(b"i", 1, "r", "E", "é" * 100_000))["sexton.dead.stack"]
+    timeless = dict(dead_letter_headers(b"i", 1, "r", "E", "é" * 100_000, timestamp_ms=-1))
+    assert "sexton.dead.timestamp" not in timeless
+    long = timeless["sexton.dead.stack"]
     assert long is not None and len(long) <= 16_000 and long.decode()
 
 

@@ -218,6 +218,19 @@ def test_skip_leaves_a_dead_letter() -> None:
     assert run(task)[0] == [1]
 
 
+def test_skip_writes_the_letter_of_a_held_message_again() -> None:
+    """The first may have been deleted by now: what waits would be the last copy."""
+    task = start([lock(0, dead=True), lock(1)], [retry(0), retry(1)], position=2)
+    ask(task, "skip", 0)
+    taken = task.begin(0, (), ())
+    assert [(item.id, item.retry_offset) for item in taken.retries] == [(0, 0)], "it is read"
+    commit = task.finish(taken, 0)
+    task.confirmed()
+    assert [item.id for item in commit.dead] == [0]
+    assert ids(commit.lock_tombstones) == [0]
+    assert run(task)[0] == [1]
+
+
 def test_a_second_command_about_a_message_waits() -> None:
     task = start([lock(0, dead=True)], [retry(0)], position=1)
     ask(task, "redrive", 0)

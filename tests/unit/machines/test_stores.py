@@ -197,7 +197,7 @@ def test_a_quiet_owner_says_now_and_then_that_it_is_complete() -> None:
 
 
 def test_a_trusting_task_does_not_read_at_all() -> None:
-    """The bug of KAFKA-17507, for the lab."""
+    """The bug of KAFKA-16017, for the lab."""
     task = Task(TaskConfig(DAY_MS, trust_local_checkpoint=True))
     task.handle(Opened(NOW_MS, OURS, at(10), 5))
     task.handle(Given(NOW_MS, Role.ACTIVE, 1))
