@@ -94,8 +94,8 @@ def a_hanging_transaction(world: World) -> Iterator[None]:
         cluster.kill(node)
     cluster.restart(AWAY)
     cluster.wait_for("orders", 3, lambda state: state.leader == -1)
-    elect = ["cluster", "elect", "orders-3", "--unclean", "-b", cluster.address_of(AWAY)]
-    assert main([*elect, "--format", "json"]) == 0
+    elect = ["cluster", "elect", "orders-3", "--unclean", "--yes"]
+    assert main([*elect, "-b", cluster.address_of(AWAY), "--format", "json"]) == 0
     for node in (1, 2):
         cluster.restart(node)
     cluster.wait_until_in_sync("orders", 3)

@@ -3,8 +3,9 @@
 What `sexton` alone is asked to do is called in this process, which takes a tenth of the time. A
 command that stays is a process of its own: it is done when it has said something, and is then
 interrupted; `sexton up` only at the end of the page, since the lines after it need it. All else
-goes to bash. Three options are added where nobody is there to be asked or waited for: `--yes` to a
-repair, `--engine local` to what would start Spark, `--port 0` to what would listen on 9092.
+goes to bash. Three options are added where nobody is there to be asked or waited for: `--yes` to
+what asks first, `--engine local` to what would start Spark, `--port 0` to what would listen on
+9092.
 """
 
 from __future__ import annotations
@@ -123,11 +124,18 @@ def _added(words: list[str]) -> list[str]:
     added: list[str] = []
     if words[1] in ("audit", "validate") and "--engine" not in words:
         added += ["--engine", "local"]
-    if words[1] == "repair" and "--dry-run" not in words:
+    if _asks(words) and "--yes" not in words:
         added += ["--yes"]
     if words[1] == "up" and "--port" not in words:
         added += ["--port", "0"]
     return added
+
+
+def _asks(words: list[str]) -> bool:
+    if words[1] == "repair":
+        return "--dry-run" not in words
+    risked = {"topics": "--delete", "elect": "--unclean", "abort": "--force"}
+    return words[1:3] == ["guard", "panic"] or risked.get(words[2] if words[2:] else "") in words
 
 
 def _called(arguments: list[str]) -> Said:

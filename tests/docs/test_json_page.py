@@ -65,7 +65,7 @@ ASKED = {
     "guard freeze": f"orders {ON}",
     "guard thaw": f"orders {ON}",
     "guard maintenance": f"--for 1h {ON}",
-    "guard panic": ON,
+    "guard panic": f"--yes {ON}",
     "lab list": "",
     "lab run": "tombstone-divergence",
     "log dump": f"{DATA}/txn-segments",
