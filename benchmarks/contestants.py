@@ -78,7 +78,7 @@ def sexton_up(brokers: int, options: Mapping[str, object] = _SAME) -> Iterator[C
     with tempfile.TemporaryDirectory(prefix="sexton-bench-", ignore_cleanup_errors=True) as data:
         settings = [f"--set={name}={value}" for name, value in options.items()]
         shape = ["--brokers", str(brokers), "--port", "0", "--data", data]
-        command = sexton("up", "--json", "--log-level", "error", *shape, *settings)
+        command = sexton("up", "--format", "json", "--log-level", "error", *shape, *settings)
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env=usual_environment()
         ) as process:
@@ -87,7 +87,7 @@ def sexton_up(brokers: int, options: Mapping[str, object] = _SAME) -> Iterator[C
                 said = json.loads(process.stdout.readline() or "{}")
                 if not said.get("ok"):
                     raise PeerError("sexton up", f"said {said}")
-                yield Contestant(OURS, said["bootstrap_servers"], brokers, [process.pid])
+                yield Contestant(OURS, said["summary"]["bootstrap_servers"], brokers, [process.pid])
             finally:
                 process.terminate()
                 process.wait(STOP_TIMEOUT_S)

@@ -67,7 +67,7 @@ def test_the_documented_acls_are_enough(guard: RunSexton) -> None:
     for words in ("plan", "run --once", "freeze --all", "status", "thaw --all"):
         answer = guard("guard", *words.split())
         assert answer.code == 0, answer.stderr
-    for words in ("panic", "panic --off"):
+    for words in ("panic --yes", "panic --off"):
         answer = guard("panicking", *words.split())
         assert answer.code == 0, answer.stderr
 
@@ -80,7 +80,11 @@ def test_the_documented_acls_are_enough(guard: RunSexton) -> None:
         ("without-memory", "run --once", "topic _sexton_guard: this user has no ACL that allows"),
         ("without-memory", "freeze orders", "no ACL that allows Read on it"),
         ("only-reading", "freeze orders", "no ACL that allows Write on it"),
-        ("guard", "panic", "the cluster: this user has no ACL that allows DescribeConfigs on it"),
+        (
+            "guard",
+            "panic --yes",
+            "the cluster: this user has no ACL that allows DescribeConfigs on it",
+        ),
     ],
 )
 def test_the_acl_that_is_missing_is_named(

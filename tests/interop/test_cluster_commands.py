@@ -27,7 +27,7 @@ def ask(run_sexton: RunSexton, kafka: ApacheKafka) -> Iterator[object]:
     made = run("topics", "commanded", "--create", "--partitions", 2, "--replication-factor", 1)
     assert made.code == 0, made.stderr
     yield run
-    assert run("topics", "commanded", "--delete").code == 0
+    assert run("topics", "commanded", "--delete", "--yes").code == 0
 
 
 def test_everything_that_needs_only_kafkas_protocol(ask: RunSexton) -> None:

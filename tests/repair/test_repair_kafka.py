@@ -239,7 +239,7 @@ def test_what_was_committed_is_not_aborted(
     assert consumed(kafka.bootstrap_servers, topic).records == ()  # nothing is hidden either
 
     # The negative control: what was acknowledged is hidden from now on, where broker 1 shows it.
-    code, told = abort(run, topic, 0, "--force")
+    code, told = abort(run, topic, 0, "--force", "--yes")
     assert code == 0 and "were committed" in told["summary"]["lost"]
     until(
         lambda: consumed(kafka.bootstrap_servers, topic).latest.get("k") == "2", "consumers go on"
@@ -304,7 +304,7 @@ def test_an_unknown_producer_is_given_the_time_that_the_cluster_allows(
     assert code == 1 and [each["ended"] for each in told["transactions"]] == ["hanging"]
     code, told = abort(run, topic, 0)
     assert code == 1 and "less than 15 minutes ago" in told["error"]["why"]
-    assert abort(run, topic, 0, "--force")[0] == 0
+    assert abort(run, topic, 0, "--force", "--yes")[0] == 0
 
 
 # ── an older Kafka ──

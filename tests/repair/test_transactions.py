@@ -66,7 +66,8 @@ def all_lose_the_end(cluster: EmbeddedCluster, topic: str, end: Callable[[], Non
         cluster.kill(node)
     cluster.restart(3)
     cluster.wait_for(topic, 0, lambda state: state.leader == -1)
-    assert main(["cluster", "elect", f"{topic}-0", "--unclean", "-b", cluster.address_of(3)]) == 0
+    elect = ["cluster", "elect", f"{topic}-0", "--unclean", "--yes"]
+    assert main([*elect, "-b", cluster.address_of(3)]) == 0
     for node in (1, 2):
         cluster.restart(node)
     cluster.wait_for(topic, 0, lambda state: len(state.isr) == 3)
@@ -164,8 +165,13 @@ def test_what_was_committed_is_not_aborted(cluster: EmbeddedCluster, run: Run) -
     assert "were committed" in told["error"]["why"] and "sexton repair" in told["error"]["hint"]
     assert consumed(cluster.bootstrap_servers, topic).records == ()  # it waits, and hides nothing
 
+    code, told = abort(run, topic, 0, "--force")  # nobody is there to be asked
+    assert code == 2 and told["error"]["subject"] == "--yes"
+    assert "were committed" in told["error"]["why"] and told["summary"]["aborted"] is False
+    assert consumed(cluster.bootstrap_servers, topic).records == ()
+
     # The negative control: what was acknowledged is hidden from now on, where broker 2 shows it.
-    code, told = abort(run, topic, 0, "--force")
+    code, told = abort(run, topic, 0, "--force", "--yes")
     assert code == 0 and "were committed" in told["summary"]["lost"]
     offsets = {}
     for node in (3, 2):
@@ -205,7 +211,7 @@ def test_a_commit_that_only_the_coordinator_remembers_is_not_aborted(
     assert code == 1, told["error"]
     assert {each["knows"] for each in told["replicas"]} == {"open"}
     assert told["summary"]["ended"] == "unknown" and "committed" in told["error"]["why"]
-    code, told = abort(run, topic, 0, "--force")  # the negative control
+    code, told = abort(run, topic, 0, "--force", "--yes")  # the negative control
     assert code == 0
     assert consumed(cluster.bootstrap_servers, topic).latest == {"b": "1"}
 

@@ -1,4 +1,4 @@
-"""State stores under random faults: never stale, and with each half of KAFKA-17507 put back, found.
+"""State stores under random faults: never stale; with either old mistake put back, it is found.
 
 One seed in which somebody is promoted a minute after it came back; docs/reference/simulator.md
 tells of it.

@@ -20,7 +20,7 @@ STALE: list[Record] = [("key_17", str(count)) for count in (105, 106)]
 
 @pytest.fixture(scope="module")
 def regressed(broker: EmbeddedCluster) -> str:
-    """KAFKA-17507 as its report has it: 110 committed, then 105 under a fresh epoch."""
+    """As a checkpoint that lies shows itself: 110 committed, then 105 under a fresh epoch."""
     topic = filled(broker, [], partitions=18)
     for records in (COUNTS, STALE):
         producer = transactional(broker, "counter")

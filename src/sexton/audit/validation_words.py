@@ -1,6 +1,6 @@
 """What a sighting means, in a sentence, and what to do about it.
 
-The words for a value that goes back are those in which KAFKA-17507 was first reported:
+A value that goes back is told in one line that names all there is to look for:
 `Partition: 17, Key: key_17, LastValue: 110, NewValue: 105`.
 """
 

@@ -59,5 +59,11 @@ def no_such_topic(*names: str) -> ConfigError:
     return ConfigError(", ".join(names), "there is no such topic", hint)
 
 
+def no_such_partition(topic: str, partition: int, there: int) -> ConfigError:
+    """`there` is how many it has."""
+    hint = f"there are {there}, counted from 0"
+    return ConfigError(f"{topic}:{partition}", "there is no such partition", hint)
+
+
 class Missing(ConfigError):
     """A program or package this needs and this machine lacks."""

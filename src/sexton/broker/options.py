@@ -33,6 +33,7 @@ _OF_LOGS = {
     "compaction.policy": "compaction.policy",
     **{name: option.name for name, option in BY_SYNONYM.items() if option.name in _LOG_FIELDS},
 }
+_LISTED = "docs/reference/broker-options.md lists them"
 
 
 def with_options(config: ClusterConfig, options: Mapping[str, object]) -> ClusterConfig:
@@ -41,7 +42,7 @@ def with_options(config: ClusterConfig, options: Mapping[str, object]) -> Cluste
     for name in options:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else "docs/reference/config.md lists them"
+            hint = f"did you mean {near[0]}?" if near else _LISTED
             raise ConfigError(name, "is not an option of this cluster's brokers", hint)
     of_logs = {
         _OF_LOGS[name]: _spelled(value) for name, value in options.items() if name in _OF_LOGS

@@ -49,7 +49,7 @@ EngineOption = Annotated[
     Engine | None,
     typer.Option(
         "--engine",
-        help="Where replicas are read: on Spark (needs sexton[spark] and Java), or local, in "
+        help="Where partitions are read: on Spark (needs sexton[spark] and Java), or local, in "
         "this process. Default: spark if it is installed.",
     ),
 ]
@@ -103,9 +103,13 @@ ShowKeysOption = Annotated[
 ]
 WatchOption = Annotated[
     str | None,
-    typer.Option("--watch", metavar="SPAN", help="Audit again and again: every 1h, say."),
+    typer.Option(
+        "--watch", metavar="SPAN", help="Audit again and again, every 1h, say, until Ctrl-C."
+    ),
 ]
 MetricsOption = Annotated[
     int | None,
-    typer.Option("--metrics-port", help="With --watch: Prometheus metrics on this port."),
+    typer.Option(
+        "--metrics-port", help="With --watch: Prometheus metrics on this port of 127.0.0.1."
+    ),
 ]

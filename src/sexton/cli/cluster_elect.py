@@ -16,6 +16,7 @@ from sexton.cli.cluster_reach import (
     Reach,
     SettingsOption,
 )
+from sexton.cli.consent import YesOption, consent
 from sexton.cli.naming import place_named
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
@@ -54,9 +55,11 @@ def command(
     unclean: Annotated[
         bool,
         typer.Option(
-            "--unclean", help="A replica that is not in sync, if no other can: records are lost."
+            "--unclean",
+            help="A replica that is not in sync, if no other can, after asking: records are lost.",
         ),
     ] = False,
+    yes: YesOption = False,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
@@ -89,6 +92,9 @@ def command(
         return [(*at, topology.place(at).leader) for at in sorted(went_well)], failed
 
     with Output("cluster elect", format) as out:
+        if unclean:
+            where = "all partitions without a leader" if every else ", ".join(map(str, chosen))
+            consent("cluster elect", f"elect replicas that may miss records in {where}", yes)
         rows, failed = Reach(bootstrap, settings, command_config, data).with_client(work)
         out.rows("partitions", ELECTED, rows)
         for election in failed:

@@ -52,7 +52,10 @@ TopicArguments = Annotated[
 ]
 
 WatchOption = Annotated[
-    bool, typer.Option("--watch", "-w", help="Stay, and show what changes, until Ctrl-C.")
+    bool,
+    typer.Option(
+        "--watch", "-w", help="Stay, and show what changes at each --interval, until Ctrl-C."
+    ),
 ]
 
 IntervalOption = Annotated[

@@ -16,6 +16,7 @@ from sexton.cli.cluster_reach import (
     TopicArguments,
     numbers,
 )
+from sexton.cli.consent import YesOption, consent
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
@@ -46,7 +47,7 @@ PARTITIONS = (
 
 
 CreateOption = Annotated[bool, typer.Option("--create", help="Make these topics.")]
-DeleteOption = Annotated[bool, typer.Option("--delete", help="Delete these topics.")]
+DeleteOption = Annotated[bool, typer.Option("--delete", help="Delete these topics, after asking.")]
 PartitionsOption = Annotated[
     int | None,
     typer.Option("--partitions", help="For --create; the broker's default if not given.", min=1),
@@ -78,6 +79,7 @@ def command(
     partitions: PartitionsOption = None,
     replication_factor: FactorOption = None,
     config: ConfigOption = None,
+    yes: YesOption = False,
     format: FormatOption = Format.table,
 ) -> None:
     """List topics, show where the replicas of some are, create or delete them."""
@@ -103,6 +105,8 @@ def command(
         return await client.topology(None if delete else topics)
 
     with Output("cluster topics", format) as out:
+        if delete:
+            consent("cluster topics", f"delete {_called(topics or [])}", yes)
         topology = Reach(bootstrap, settings, command_config, data).with_client(work)
         if topics and not delete:
             for topic in topics:
@@ -113,6 +117,13 @@ def command(
         if delete:
             out.say(f"deleted: {', '.join(topics or ())}")
             out.summarize(deleted=len(topics or ()))
+
+
+def _called(topics: list[str]) -> str:
+    names = ", ".join(topics)
+    if len(topics) > 1:
+        return f"the topics {names} and all their records"
+    return f"the topic {names} and all its records"
 
 
 def _configs(given: list[str] | None) -> dict[str, str]:

@@ -29,13 +29,16 @@ PIPE_CLOSED = 128 + 13  # and for SIGPIPE
 
 DEBUG_VARIABLE = "SEXTON_DEBUG"
 
+NEEDS_ACL = "an ACL has to allow it: docs/concepts/threat-model.md lists what each command needs"
 # What to do about an answer of Kafka's, where whoever met it did not know better.
 REMEDIES = {
     KafkaError.UNKNOWN_TOPIC_OR_PARTITION: "see `sexton cluster topics` for those there are",
     KafkaError.TRANSACTIONAL_ID_NOT_FOUND: "see `sexton txn list` for those there are",
     KafkaError.GROUP_ID_NOT_FOUND: "check the spelling; a group is there once a member has joined",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "an ACL has to allow it: see docs/how-to",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "an ACL has to allow it: see docs/how-to",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: NEEDS_ACL,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: NEEDS_ACL,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: NEEDS_ACL,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: NEEDS_ACL,
     KafkaError.SASL_AUTHENTICATION_FAILED: "give user and password with --command-config FILE",
 }
 # Something that was named is not there: wrong usage, however we learn of it.

@@ -48,7 +48,7 @@ def command(
     memory_topic: MemoryOption = DEFAULT_MEMORY,
     format: FormatOption = Format.table,
 ) -> None:
-    """Stop cleaning of topics by hand, until `guard thaw`; no guard releases them before.
+    """Stop cleaning of topics by hand, until `guard thaw`; no guard thaws them before.
 
     What was set is noted first, and set back exactly. No guard need run.
     """

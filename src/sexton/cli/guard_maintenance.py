@@ -52,7 +52,7 @@ def command(
 ) -> None:
     """Freeze every compacted topic for a while, before brokers are restarted.
 
-    A guard that runs releases them when the time is over and all replicas are in sync. Without one
+    A guard that runs thaws them when the time is over and all replicas are in sync. Without one
     they stay frozen until `guard run --once` or `guard thaw --all`.
     """
     if (duration is None) == (not off):

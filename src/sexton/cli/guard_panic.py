@@ -14,6 +14,7 @@ from sexton.cli.cluster_reach import (
     Reach,
     SettingsOption,
 )
+from sexton.cli.consent import YesOption, consent
 from sexton.cli.guard_reach import DEFAULT_MEMORY, MemoryOption, with_client
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
@@ -34,6 +35,7 @@ OPTIONS = (Column("option"), Column("now"), Column("before"))
 
 def command(
     off: Annotated[bool, typer.Option("--off", help="Set the default back.")] = False,
+    yes: YesOption = False,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
@@ -43,11 +45,14 @@ def command(
 ) -> None:
     """Stop cleaning of all topics at once, by the default that brokers share.
 
-    One change, however many topics there are. It does not reach topics with a
-    min.compaction.lag.ms of their own; these are named, and `guard freeze` reaches them.
+    One change, however many topics there are; it is made after asking, and taken back by --off.
+    Topics with a min.compaction.lag.ms of their own it does not reach: these are named, and
+    `guard freeze` reaches them.
     """
     reach = Reach(bootstrap, settings, command_config, data)
     with Output("guard panic", format) as out:
+        if not off:
+            consent("guard panic", "stop cleaning of all topics", yes)
 
         async def act(client: RovingClient) -> Panicked:
             from sexton.guard import panic

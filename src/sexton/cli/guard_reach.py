@@ -43,7 +43,7 @@ HoldOption = Annotated[
     typer.Option(
         "--hold-down",
         metavar="SPAN",
-        help="How long all replicas must have been in sync before a topic is released.",
+        help="How long all replicas must have been in sync before a topic is thawed.",
     ),
 ]
 TimeoutOption = Annotated[
@@ -58,7 +58,7 @@ DoubtOption = Annotated[
     bool,
     typer.Option(
         "--thaw-in-doubt",
-        help="Release topics although a replica needs an audit: one that was away too long, or "
+        help="Thaw topics although a replica needs an audit: one that was away too long, or "
         "was filled while the leader changed.",
     ),
 ]

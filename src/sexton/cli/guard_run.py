@@ -88,7 +88,7 @@ def command(
     log_level: LogLevelOption = LogLevel.info,
     format: FormatOption = Format.table,
 ) -> None:
-    """Freeze compacted topics while a replica is away, and release them when all are back.
+    """Freeze compacted topics while a replica is away, and thaw them when all are back.
 
     What is about to be changed is noted first in a topic of the guard's own, so that it can be
     killed at any time and several can run at once. Nothing is left behind but what is frozen.

@@ -28,7 +28,7 @@ COMPLETION_VARIABLE = "_SEXTON_COMPLETE"
 
 
 def run() -> NoReturn:
-    """The console script."""
+    """What the console script calls, once all is imported."""
     # numpy brings a library for matrices, which starts a thread for each core as it is imported. We
     # have no matrices, and that thread's search for work is a tenth of a second of every command.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

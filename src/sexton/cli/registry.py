@@ -40,7 +40,7 @@ GROUPS: tuple[Group, ...] = (
     Group("cluster", "Look into a running cluster, and play tricks on that of `sexton up`."),
     Group("guard", "Keep a stock Kafka from forgetting too early while a broker is down."),
     Group("lab", "Let replicas come to disagree, in a simulator, in a process, on Apache Kafka."),
-    Group("log", "Look at logs on disk, without a broker."),
+    Group("log", "Look at logs on disk, or clean them, without a broker."),
     Group(
         "retry", "Look into ordered retries: which keys wait, for what, and what to do about it."
     ),
@@ -121,7 +121,7 @@ COMMANDS: tuple[Entry, ...] = (
     ),
     Entry(
         "guard run",
-        "Freeze compacted topics while a replica is away, and release them when all are back.",
+        "Freeze compacted topics while a replica is away, and thaw them when all are back.",
     ),
     Entry(
         "guard status",
@@ -133,7 +133,7 @@ COMMANDS: tuple[Entry, ...] = (
     ),
     Entry(
         "guard freeze",
-        "Stop cleaning of topics by hand, until `guard thaw`; no guard releases them before.",
+        "Stop cleaning of topics by hand, until `guard thaw`; no guard thaws them before.",
     ),
     Entry(
         "guard thaw",
@@ -205,7 +205,7 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("sim faults", "List every kind of fault that the simulator knows."),
     Entry(
         "sink doctor",
-        "Show exactly-once pipelines, what each has left open and where it stands; end what is.",
+        "Show exactly-once pipelines: where each stands and what it has left open; or end that.",
     ),
     Entry(
         "stores status",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sexton.cli.consent import YesOption
 from sexton.cli.guard_reach import DEFAULT_MEMORY, MemoryOption
 from sexton.cli.options import (
     BootstrapOption,
@@ -23,7 +24,6 @@ from sexton.cli.repair_options import (
     TrustOption,
     ValueOption,
     WhatArgument,
-    YesOption,
 )
 from sexton.cli.writers import Format
 

@@ -11,7 +11,6 @@ WhatArgument = Annotated[
     str, typer.Argument(metavar="TOPIC[:PARTITION]", help="All of a topic, or one partition.")
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it begins.")]
 FindingsOption = Annotated[
     Path | None,
     typer.Option(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import typer
-
-from sexton.base.errors import ConfigError, SextonError, no_such_topic
+from sexton.base.errors import SextonError, no_such_topic
+from sexton.cli.consent import consent
 from sexton.cli.options import BOOTSTRAP_SERVERS
 from sexton.cli.output import Output
 from sexton.cli.repair_look import Looked, audited, reported
@@ -122,12 +120,7 @@ class _Run:
         self._consent(f"rebuild {replicas} replica{'s' if replicas > 1 else ''}")
 
     def _consent(self, what: str) -> None:
-        if self.request.yes:
-            return
-        if not sys.stdin.isatty():
-            raise ConfigError("--yes", f"is needed to {what} without asking", "or use --dry-run")
-        if not typer.confirm(f"{what[:1].upper()}{what[1:]}?", err=True):
-            raise ConfigError("repair", "was not begun", "nothing has been changed")
+        consent("repair", what, self.request.yes, "--dry-run")
 
     # ── doing it ──
 

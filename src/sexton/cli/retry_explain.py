@@ -43,8 +43,8 @@ EXAMPLES = (
 
 def command(
     key: Annotated[str, typer.Argument(help="The key, as text.")],
-    topic: TopicOption = None,
-    group: GroupOption = None,
+    topic: TopicOption,
+    group: GroupOption,
     retry_topic: RetryTopicOption = None,
     locks_topic: LocksTopicOption = None,
     dead_topic: DeadTopicOption = None,
@@ -62,7 +62,7 @@ def command(
         from sexton.retry.looking import locks_of, look, reasons
 
         found = []
-        for seen in await look(client, names, group or ""):
+        for seen in await look(client, names, group):
             if seen.task.pending.of_key(wanted):
                 why = await reasons(client, names, seen.name)
                 found += [lock for lock in locks_of(seen, why) if lock.held.key == wanted]

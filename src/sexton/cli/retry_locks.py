@@ -45,14 +45,14 @@ EXAMPLES = (
 
 
 def command(
+    topic: TopicOption,
+    group: GroupOption,
     held: Annotated[
         bool, typer.Option("--held", help="Only those that have reached their ceiling.")
     ] = False,
     first: Annotated[
         bool, typer.Option("--first", help="Only the first of each key, not those behind it.")
     ] = False,
-    topic: TopicOption = None,
-    group: GroupOption = None,
     retry_topic: RetryTopicOption = None,
     locks_topic: LocksTopicOption = None,
     dead_topic: DeadTopicOption = None,
@@ -69,7 +69,7 @@ def command(
         from sexton.retry.looking import locks_of, look, reasons
 
         found = []
-        for seen in await look(client, names, group or ""):
+        for seen in await look(client, names, group):
             if len(seen.task.pending):
                 found += locks_of(seen, await reasons(client, names, seen.name))
         return found

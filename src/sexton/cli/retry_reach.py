@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from sexton.base.errors import ConfigError
+from sexton.cli.durations import milliseconds
 from sexton.cli.output import Output
 from sexton.cli.txn_reach import ago, when
 from sexton.report.tables import Column, Row, number
@@ -20,11 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TopicOption = Annotated[
-    str | None, typer.Option("--topic", metavar="TOPIC", help="The main topic.")
-]
+TopicOption = Annotated[str, typer.Option("--topic", metavar="TOPIC", help="The main topic.")]
 GroupOption = Annotated[
-    str | None, typer.Option("--group", metavar="GROUP", help="The group that handles it.")
+    str, typer.Option("--group", metavar="GROUP", help="The group that handles it.")
 ]
 RetryTopicOption = Annotated[
     str | None,
@@ -48,28 +46,30 @@ KeyOption = Annotated[
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
 ]
-WaitOption = Annotated[
-    float,
-    typer.Option(
-        "--wait", metavar="SECONDS", help="How long to wait until an instance has done it.", min=0
-    ),
+AllHeldOption = Annotated[
+    bool, typer.Option("--all-held", help="Every message that has reached its ceiling.")
 ]
+WaitOption = Annotated[
+    str,
+    typer.Option("--wait", metavar="SPAN", help="How long to wait until an instance has done it."),
+]
+WAIT = "10s"
 LOCKS = (
     Column("id"), Column("key"), Column("state"), number("attempts"), Column("locked_since"),
     Column("not_before"), Column("behind"), Column("reason"),
 )  # fmt: skip
+ORDER_EXIT_CODES = (
+    "0 it is done, 1 it failed, 2 wrong usage, 3 no instance has done it yet, or a message does "
+    "not wait."
+)
 ORDERS = (Column("id"), Column("key"), Column("do"), Column("outcome"))
 
 
 def names_of(
-    topic: str | None, group: str | None, retry: str | None, locks: str | None, dead: str | None
+    topic: str, group: str, retry: str | None, locks: str | None, dead: str | None
 ) -> Names:
     from sexton.retry.topics import Names
 
-    if topic is None or group is None:
-        raise ConfigError(
-            "--topic and --group", "are both needed", "as in --topic orders --group billing"
-        )
     return Names.of(topic, group, retry, locks, dead)
 
 
@@ -106,6 +106,10 @@ def operator() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return ""
+
+
+def wait_s_of(wait: str) -> float:
+    return milliseconds(wait, "--wait") / 1000
 
 
 def say_pending(out: Output, left: list[Sent], wait_s: float) -> None:

@@ -15,6 +15,7 @@ from sexton.cli.cluster_reach import (
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
 from sexton.cli.retry_reach import (
+    WAIT,
     DeadTopicOption,
     DryRunOption,
     GroupOption,
@@ -25,6 +26,7 @@ from sexton.cli.retry_reach import (
     names_of,
     operator,
     say_pending,
+    wait_s_of,
 )
 from sexton.cli.writers import Format
 from sexton.report.tables import Column, number
@@ -41,14 +43,15 @@ EXAMPLES = (
     ),
     ("Release it", "sexton retry reap -b localhost:9092 --topic orders --group billing"),
 )
+EXIT_CODES = "0 it is done, 1 it failed, 2 wrong usage, 3 no instance has done it yet."
 COLUMNS = (number("partition"), Column("id"), Column("why"))
 
 
 def command(
+    topic: TopicOption,
+    group: GroupOption,
     dry_run: DryRunOption = False,
-    wait: WaitOption = 10.0,
-    topic: TopicOption = None,
-    group: GroupOption = None,
+    wait: WaitOption = WAIT,
     retry_topic: RetryTopicOption = None,
     locks_topic: LocksTopicOption = None,
     dead_topic: DeadTopicOption = None,
@@ -65,20 +68,21 @@ def command(
     partitions that have stale locks are started up again where they are.
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
+    wait_s = wait_s_of(wait)
 
     async def work(client: Client) -> tuple[list[Seen], list[Sent], list[Sent]]:
         from sexton.machines.retry_records import Command
         from sexton.retry.commanding import send, until_done
         from sexton.retry.looking import look
 
-        seen = await look(client, names, group or "")
+        seen = await look(client, names, group)
         stale = [each for each in seen if each.task.stale.locks or each.task.stale.retries]
         if dry_run:
             return stale, [], []
         now_ms = time.time_ns() // 1_000_000
         order = Command("reap", by=operator(), at_ms=now_ms)
         sent = [await send(client, names, each.name, order) for each in stale]
-        return stale, sent, await until_done(client, sent, wait)
+        return stale, sent, await until_done(client, sent, wait_s)
 
     with Output("retry reap", format) as out:
         reach = Reach(bootstrap, settings, command_config, data)
@@ -90,5 +94,5 @@ def command(
             if report.code == "stale-lock" and report.id is not None
         ]
         out.rows("locks", COLUMNS, rows)
-        say_pending(out, left, wait)
+        say_pending(out, left, wait_s)
         out.summarize(stale=len(rows), partitions=len(stale), done=len(sent) - len(left))

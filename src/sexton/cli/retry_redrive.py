@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from sexton.cli.cluster_reach import (
     BootstrapOption,
@@ -17,7 +15,10 @@ from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
 from sexton.cli.retry_order import Chosen, choose, order
 from sexton.cli.retry_reach import (
+    ORDER_EXIT_CODES,
     ORDERS,
+    WAIT,
+    AllHeldOption,
     DeadTopicOption,
     DryRunOption,
     GroupOption,
@@ -29,6 +30,7 @@ from sexton.cli.retry_reach import (
     WaitOption,
     names_of,
     say_pending,
+    wait_s_of,
 )
 from sexton.cli.writers import Format
 
@@ -47,18 +49,17 @@ EXAMPLES = (
         "sexton retry redrive --all-held -b localhost:9092 --topic orders --group billing",
     ),
 )
+EXIT_CODES = ORDER_EXIT_CODES
 
 
 def command(
+    topic: TopicOption,
+    group: GroupOption,
     messages: MessagesArgument = None,
     key: KeyOption = None,
-    all_held: Annotated[
-        bool, typer.Option("--all-held", help="Every message that has reached its ceiling.")
-    ] = False,
+    all_held: AllHeldOption = False,
     dry_run: DryRunOption = False,
-    wait: WaitOption = 10.0,
-    topic: TopicOption = None,
-    group: GroupOption = None,
+    wait: WaitOption = WAIT,
     retry_topic: RetryTopicOption = None,
     locks_topic: LocksTopicOption = None,
     dead_topic: DeadTopicOption = None,
@@ -75,19 +76,20 @@ def command(
     the main topic as a new message.
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
+    wait_s = wait_s_of(wait)
     reach = Reach(bootstrap, settings, command_config, data)
 
     async def work(client: Client) -> tuple[list[Row], list[Sent]]:
         from sexton.retry.commanding import until_done
         from sexton.retry.looking import look
 
-        chosen = choose(names, await look(client, names, group or ""), messages, key, all_held)
+        chosen = choose(names, await look(client, names, group), messages, key, all_held)
         waiting = [each for each in chosen if each.waits]
         rows = [await _freed(client, each) for each in chosen if not each.waits]
         if dry_run:
             return [*(each.row("redrive", "dry run") for each in waiting), *rows], []
         sent = await order(client, names, "redrive", waiting)
-        left = await until_done(client, sent, wait)
+        left = await until_done(client, sent, wait_s)
         rows += [
             each.row("redrive", "sent" if told in left else "done")
             for each, told in zip(waiting, sent, strict=True)
@@ -112,5 +114,5 @@ def command(
         for row in rows:
             if str(row[3]).startswith("neither"):
                 out.incomplete(str(row[0]), str(row[3]))
-        say_pending(out, left, wait)
+        say_pending(out, left, wait_s)
         out.summarize(messages=len(rows), not_done=len(left))

@@ -17,7 +17,10 @@ from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
 from sexton.cli.retry_order import choose, order
 from sexton.cli.retry_reach import (
+    ORDER_EXIT_CODES,
     ORDERS,
+    WAIT,
+    AllHeldOption,
     DeadTopicOption,
     DryRunOption,
     GroupOption,
@@ -29,6 +32,7 @@ from sexton.cli.retry_reach import (
     WaitOption,
     names_of,
     say_pending,
+    wait_s_of,
 )
 from sexton.cli.writers import Format
 
@@ -48,21 +52,20 @@ EXAMPLES = (
         "sexton retry skip --key order-123 --discard -b kafka:9092 --topic orders --group billing",
     ),
 )
+EXIT_CODES = ORDER_EXIT_CODES
 
 
 def command(
+    topic: TopicOption,
+    group: GroupOption,
     messages: MessagesArgument = None,
     key: KeyOption = None,
-    all_held: Annotated[
-        bool, typer.Option("--all-held", help="Every message that has reached its ceiling.")
-    ] = False,
+    all_held: AllHeldOption = False,
     discard: Annotated[
         bool, typer.Option("--discard", help="Keep no dead letter of it either.")
     ] = False,
     dry_run: DryRunOption = False,
-    wait: WaitOption = 10.0,
-    topic: TopicOption = None,
-    group: GroupOption = None,
+    wait: WaitOption = WAIT,
     retry_topic: RetryTopicOption = None,
     locks_topic: LocksTopicOption = None,
     dead_topic: DeadTopicOption = None,
@@ -74,22 +77,24 @@ def command(
 ) -> None:
     """Give up messages that wait, so that their keys go on: to the dead letter, or for good.
 
-    A message that is held is a dead letter already; with --discard there is no second one.
+    One that is held was a dead letter when it reached the ceiling. It becomes one again, as the
+    first may have been deleted by now; with --discard it does not.
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
+    wait_s = wait_s_of(wait)
     do: Verb = "discard" if discard else "skip"
 
     async def work(client: Client) -> tuple[list[Row], list[Sent]]:
         from sexton.retry.commanding import until_done
         from sexton.retry.looking import look
 
-        chosen = choose(names, await look(client, names, group or ""), messages, key, all_held)
+        chosen = choose(names, await look(client, names, group), messages, key, all_held)
         rows = [each.row(do, "does not wait") for each in chosen if not each.waits]
         waiting = [each for each in chosen if each.waits]
         if dry_run:
             return [*(each.row(do, "dry run") for each in waiting), *rows], []
         sent = await order(client, names, do, waiting)
-        left = await until_done(client, sent, wait)
+        left = await until_done(client, sent, wait_s)
         rows += [
             each.row(do, "sent" if told in left else "done")
             for each, told in zip(waiting, sent, strict=True)
@@ -102,5 +107,5 @@ def command(
         for row in rows:
             if row[3] == "does not wait":
                 out.incomplete(str(row[0]), "does not wait: nothing was done")
-        say_pending(out, left, wait)
+        say_pending(out, left, wait_s)
         out.summarize(messages=len(rows), not_done=len(left))

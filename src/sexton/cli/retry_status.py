@@ -46,8 +46,8 @@ COLUMNS = (
 
 
 def command(
-    topic: TopicOption = None,
-    group: GroupOption = None,
+    topic: TopicOption,
+    group: GroupOption,
     retry_topic: RetryTopicOption = None,
     locks_topic: LocksTopicOption = None,
     dead_topic: DeadTopicOption = None,
@@ -68,7 +68,7 @@ def command(
     async def work(client: Client) -> list[Seen]:
         from sexton.retry.looking import look
 
-        return await look(client, names, group or "")
+        return await look(client, names, group)
 
     with Output("retry status", format) as out:
         seen = Reach(bootstrap, settings, command_config, data).with_client(work)

@@ -84,7 +84,7 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Show exactly-once pipelines, what each has left open and where it stands; end what is.
+    """Show exactly-once pipelines: where each stands and what it has left open; or end that.
 
     A transaction that is open belongs to a driver at work, or to one that has died: then Kafka ends
     it after its timeout, and readers of committed records wait until it does. With --end it is

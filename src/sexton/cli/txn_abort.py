@@ -16,6 +16,7 @@ from sexton.cli.cluster_reach import (
     Reach,
     SettingsOption,
 )
+from sexton.cli.consent import YesOption, consent
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
 from sexton.cli.txn_reach import PartitionOption, TopicOption, partition_of
@@ -54,7 +55,10 @@ CoordinatorOption = Annotated[
 ]
 ForceOption = Annotated[
     bool,
-    typer.Option("--force", help="Even if it was committed, or nobody knows: records are lost."),
+    typer.Option(
+        "--force",
+        help="Even if it was committed, or nobody knows, after asking: records are lost.",
+    ),
 ]
 
 
@@ -66,6 +70,7 @@ def command(
     producer_epoch: EpochOption = None,
     coordinator_epoch: CoordinatorOption = None,
     force: ForceOption = False,
+    yes: YesOption = False,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
@@ -75,8 +80,8 @@ def command(
     """Abort a transaction that hangs, after asking every replica how it ended.
 
     What was committed is not aborted, and neither is what may have been: a replica that has missed
-    a COMMIT marker is mended by `sexton repair`. With --force it is done all the same, and the
-    answer says what was lost.
+    a COMMIT marker is mended by `sexton repair`. With --force it is done all the same, if you say
+    yes to it, and the answer says what was lost.
     """
     at = partition_of(topic, partition)
     if start_offset is None and producer_id is None:
@@ -86,8 +91,11 @@ def command(
     with Output("txn abort", format) as out:
         found = reach.with_client(lambda client: _find(client, at, start_offset, producer_id))
         _tell(found, out)
-        if not found.ending.may_abort and not force:
-            raise _refusal(found)
+        if not found.ending.may_abort:
+            if not force:
+                raise _refusal(found)
+            risk = found.ending.loss or found.ending.because
+            consent("txn abort", f"abort {_called(found)} ({risk})", yes)
         marker = Marker(producer_epoch, coordinator_epoch)
         reach.with_client(lambda client: _abort(client, found, marker))
         lost = None if found.ending.may_abort else found.ending.loss

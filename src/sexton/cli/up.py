@@ -25,7 +25,6 @@ from sexton.cli.up_options import (
     DataOption,
     HostOption,
     InsecureOption,
-    JsonOption,
     LogFormat,
     LogFormatOption,
     LogLevel,
@@ -81,7 +80,6 @@ def command(
     metrics_host: MetricsHostOption = "127.0.0.1",
     log_format: LogFormatOption = LogFormat.text,
     log_level: LogLevelOption = LogLevel.info,
-    as_json: JsonOption = False,
     format: FormatOption = Format.table,
 ) -> None:
     """Run a replicated, transactional, compacting Kafka cluster in this process, until Ctrl-C.
@@ -90,7 +88,6 @@ def command(
     this one ended, at the same addresses. `sexton cluster` looks into it and plays tricks on it.
     With --format json one line of JSON says that it is ready, or why it cannot be.
     """
-    said = Format.json if as_json else format
     try:
         chosen = read_options(config, settings)
         if policy is not None:
@@ -98,14 +95,14 @@ def command(
         _up(
             brokers=brokers, host=host, port=port, data=data, options=chosen,
             advertised_host=advertised_host, insecure=insecure, metrics_port=metrics_port,
-            metrics_host=metrics_host, log_format=log_format, log_level=log_level, said=said,
+            metrics_host=metrics_host, log_format=log_format, log_level=log_level, said=format,
         )  # fmt: skip
     except SextonError as error:
-        if said is Format.table:
+        if format is Format.table:
             raise
         failure = failure_of(error)
         ending = Ending(exit_code=failure.exit_code, failure=failure)
-        announce("up", said, ending, ("brokers", BROKERS, ()))
+        announce("up", format, ending, ("brokers", BROKERS, ()))
         print_failure(failure, error, sys.stderr)
         raise typer.Exit(failure.exit_code) from None
 

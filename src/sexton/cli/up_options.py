@@ -112,5 +112,3 @@ MetricsHostOption = Annotated[
 LogFormatOption = Annotated[LogFormat, typer.Option("--log-format", help="Of the log on stderr.")]
 
 LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="What is worth a line.")]
-
-JsonOption = Annotated[bool, typer.Option("--json", help="The same as --format json.", hidden=True)]

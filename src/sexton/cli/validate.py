@@ -16,6 +16,7 @@ from sexton.cli.audit_options import (
 from sexton.cli.options import (
     BootstrapOption,
     CommandConfigOption,
+    DataOption,
     FormatOption,
     SettingsOption,
     client_settings,
@@ -71,6 +72,10 @@ EXAMPLES = (
         "sexton validate counts -b kafka:9092 --value int --follow --checkpoint /var/lib/sexton/v",
     ),
 )
+EXIT_CODES = (
+    "0 all of it holds, 1 it does not, or it failed, 2 wrong usage, or an EXPR finds nothing in a "
+    "record, 3 a partition could not be read."
+)
 
 
 def command(
@@ -97,6 +102,7 @@ def command(
     every: EveryOption = "5s",
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
+    data: DataOption = None,
     engine: EngineOption = None,
     master: MasterOption = "local[*]",
     max_mb_per_s: MaxOption = None,
@@ -111,19 +117,18 @@ def command(
     """Prove that a topic is what its pipeline promised, or show where it is not.
 
     An EXPR says where something is in a record: a SOURCE (value if none is named, key, header:NAME,
-    timestamp, offset) and how to read it (int, float, text; int32, int64, double as Kafka's
-    serializers write them; json:a.b). Several joined by commas are one id.
+    timestamp, offset, partition) and how to read it (int, float, text; int32, int64, double as
+    Kafka's serializers write them; json:a.b). Several joined by commas are one id.
 
     A state that goes back, an id that comes twice, the same or with other content, a number that is
     left out, an order that is not kept, a table that is not its topic: each is a finding, with both
-    records that show it. Nothing is written to the cluster. Exit code: 0 all of it holds, 1 it does
-    not, 2 called wrongly, or an EXPR finds nothing in a record, 3 a partition could not be read.
+    records that show it. Nothing is written to the cluster.
     """
     from sexton.cli.validate_run import Request, run_validate
 
     request = Request.of(
         topic,
-        client_settings(bootstrap, settings, command_config),
+        client_settings(bootstrap, settings, command_config, data),
         value=value,
         rising=rising,
         sequence=sequence,

@@ -113,7 +113,10 @@ MostKeysOption = Annotated[
     ),
 ]
 FollowOption = Annotated[
-    bool, typer.Option("--follow", help="Go on with what is written, until Ctrl-C.")
+    bool,
+    typer.Option(
+        "--follow", help="Go on with what is written, looking again --every so often, until Ctrl-C."
+    ),
 ]
 CheckpointOption = Annotated[
     Path | None,
@@ -125,5 +128,8 @@ CheckpointOption = Annotated[
     ),
 ]
 EveryOption = Annotated[
-    str, typer.Option("--every", metavar="SPAN", help="With --follow: look for more so often.")
+    str,
+    typer.Option(
+        "--every", metavar="SPAN", help="With --follow: how long between two looks for more."
+    ),
 ]

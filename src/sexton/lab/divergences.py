@@ -113,7 +113,7 @@ class Scenario:
             used.close()
 
 
-# ── the four ways of the article ──
+# ── the four ways to diverge ──
 
 
 def _tombstone_divergence(stage: Stage) -> Outcome:

@@ -1,9 +1,10 @@
-"""Exactly once, and yet a counter goes backwards: both halves of KAFKA-17507, told step by step.
+"""Exactly once, and yet a counter goes backwards: two ways to it, told step by step.
 
     eos-checkpoint   a warm copy is promoted, believes its own checkpoint, and counts 110, 105
     eos-offsets      a broker confirms a commit before the group's offsets are applied; the next
-                     owner is told an old offset, and processes records again
-    eos-streams      the first one once more, with an old Kafka Streams (`streams_eos`)
+                     owner is told an old offset, and processes records again (KAFKA-17507)
+    eos-streams      the first one once more, with an old Kafka Streams (`streams_eos`,
+                     KAFKA-16017)
 
 Every transaction is committed properly, and a read_committed consumer sees the damage. Each story
 is played as it was, and `fixed`: the copy reads its changelog to the end first; the broker confirms

@@ -50,7 +50,7 @@ def test_what_is_set_for_each_broker_by_itself_is_no_option() -> None:
     ("option", "value", "hint"),
     [
         ("log.segment.byte", 1, "did you mean log.segment.bytes?"),
-        ("zookeeper.connect", "a:1", None),
+        ("zookeeper.connect", "a:1", "docs/reference/broker-options.md lists them"),
         ("num.partitions", "many", "a number is needed"),
         ("auto.create.topics.enable", "yes", "true or false is needed"),
         ("log.segment.bytes", 1, None),

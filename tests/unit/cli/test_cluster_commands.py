@@ -81,8 +81,20 @@ def orders(run_sexton: RunSexton, data: Path, bootstrap: str) -> Iterator[str]:
     made = run_sexton("cluster", "topics", "orders", "--create", *sizes, "--data", data)
     assert made.code == 0, made.stderr
     yield "orders"
-    gone = run_sexton("cluster", "topics", "orders", "--delete", "--data", data)
+    gone = run_sexton("cluster", "topics", "orders", "--delete", "--yes", "--data", data)
     assert gone.code == 0, gone.stderr
+
+
+def test_without_consent_no_topic_is_deleted_and_no_leader_elected(
+    run_sexton: RunSexton, data: Path, orders: str
+) -> None:
+    """The control is the fixture: with --yes the topic goes."""
+    reach = ("--data", data, "--format", "json")
+    before = run_sexton("cluster", "topics", orders, *reach).json["partitions"]
+    for words in (("topics", orders, "--delete"), ("elect", f"{orders}:0", "--unclean")):
+        refused = run_sexton("cluster", *words, *reach)
+        assert refused.code == 2 and refused.json["error"]["subject"] == "--yes"
+    assert run_sexton("cluster", "topics", orders, *reach).json["partitions"] == before
 
 
 def test_status_is_the_same_over_both_ways(

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 PATIENCE_S = 60  # on a busy machine
 ENDLESS = """
 import itertools, sys, types
@@ -43,3 +45,31 @@ def test_work_that_is_interrupted_says_so_and_leaves_no_traceback() -> None:
     assert stderr == "interrupted\n"
     last = json.loads(stdout.splitlines()[-1])
     assert (last["type"], last["exit_code"], last["error"]["kind"]) == ("end", 130, "interrupted")
+
+
+# As if Ctrl-C was pressed when the first package is imported that takes a while.
+AT_ONCE = """
+import os, signal, sys
+
+class Pressing:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Pressing())
+from sexton.cli.{module} import run
+run()
+"""
+
+
+@pytest.mark.parametrize(("module", "is_quiet"), [("start", True), ("main", False)])
+def test_ctrl_c_while_it_starts_is_quiet_since_the_script_catches_it(
+    module: str, is_quiet: bool
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AT_ONCE.format(module=module)], capture_output=True, text=True,
+        check=False, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert ("Traceback" not in done.stderr) is is_quiet
+    if is_quiet:
+        assert (done.returncode, done.stderr) == (130, "interrupted\n")

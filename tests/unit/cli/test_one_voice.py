@@ -59,6 +59,7 @@ TO_THE_CLUSTER: dict[str, tuple[str, ...]] = {
     "guard freeze": ("orders",),
     "guard thaw": ("orders",),
     "guard maintenance": ("--for", "1h"),
+    "guard panic": ("--yes",),
     "retry explain": ("k", "--topic", "orders", "--group", "g"),
     "retry redrive": ("--topic", "orders", "--group", "g", "--all-held"),
     "retry skip": ("--topic", "orders", "--group", "g", "--all-held"),
@@ -68,7 +69,6 @@ TO_THE_CLUSTER: dict[str, tuple[str, ...]] = {
     "txn abort": ("--topic", "orders", "--partition", "0", "--start-offset", "3"),
     "txn explain": ("orders:0",),
 }
-USUAL_UP_ONLY = {"validate"}  # without --data
 NEEDS_A_STORE = "stores verify"  # looks at its directory first
 
 
@@ -93,7 +93,7 @@ def test_who_talks_to_a_cluster_takes_all_that_says_which() -> None:
         names = names_of(entry)
         if "--bootstrap-servers" in names:
             assert {"--bootstrap-server", "-b", "-X", "--command-config"} <= names, entry.path
-            assert "--data" in names or entry.path in USUAL_UP_ONLY, entry.path
+            assert "--data" in names, entry.path
 
 
 def test_an_option_means_the_same_wherever_it_stands() -> None:
