@@ -41,7 +41,7 @@ bench: $(READY) kafka-needs ## measure against Kafka's own code and other client
 	$(BIN)/python -m benchmarks
 
 pages: $(READY)
-	@$(BIN)/python tools/make_cli_reference.py
+	@$(BIN)/python -m tools.make_cli_reference
 	@$(BIN)/python tools/make_file_map.py
 	@$(BIN)/python tools/make_licences.py
 	@$(BIN)/python -m tools.make_python_reference

@@ -10,6 +10,7 @@ from typing import Any
 
 from sexton.cli import registry
 from sexton.cli.main import build
+from tools.page_folder import write_folder
 
 FOLDER = Path(__file__).parent.parent / "docs/reference/cli"
 WIDTH = 80
@@ -62,14 +63,7 @@ def help_text(words: list[str]) -> str:
 
 
 def main() -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    wanted = pages()
-    for stale in FOLDER.glob("*.md"):
-        if stale.name not in wanted:
-            stale.unlink()
-    for name, text in wanted.items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
-    print(f"docs: wrote {len(wanted)} pages of docs/reference/cli")
+    write_folder(FOLDER, pages())
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tools.page_folder import write_folder
 from tools.public_names import Class, Constant, Field, Function, Public, names_of, public
 
 FOLDER = Path(__file__).parent.parent / "docs/reference/python"
@@ -215,14 +216,7 @@ def _markdown(words: str) -> str:
 
 
 def main() -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    wanted = pages()
-    for stale in FOLDER.glob("*.md"):
-        if stale.name not in wanted:
-            stale.unlink()
-    for name, text in wanted.items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
-    print(f"docs: wrote {len(wanted)} pages of docs/reference/python")
+    write_folder(FOLDER, pages())
 
 
 if __name__ == "__main__":

@@ -7,11 +7,8 @@ attempt may fail at any step is in `test_retry`; here nobody ends what it has le
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,36 +18,23 @@ from sexton.testing.apache_kafka import ApacheKafka
 from sexton.testing.cluster import Cluster
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
+from tests.spark import driver_process, retry_driver
 from tests.spark.retry_driver import ROWS, Pipeline, Work, held_mark, rows_to
 from tests.spark.retry_pipelines import Outputs
 from tests.spark.sink_faults import trouble
-from tests.spark.test_sink_kills import kill
 
-ROOT = Path(__file__).parents[2]
 STEPS = {"sent": "ours", "marked": "kafka", "committed": "ours"}
 FILES = 2
 DEADLINE_S = 600.0
 FEW = {"spark.sql.shuffle.partitions": "1"}
 
 
-@contextmanager
-def driver(work: Work) -> Iterator[subprocess.Popen[bytes]]:
-    """With its Java; what it says is in `place`, and it does not outlive the block."""
-    place = Path(work.place)
-    environment = {**os.environ, "TMPDIR": str(place), "SPARK_LOCAL_DIRS": str(place / "local")}
-    command = [sys.executable, "-m", "tests.spark.retry_driver", work.written_down()]
-    with (place / "driver.log").open("ab") as log:
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
-        )
-    try:
-        yield process
-    finally:
-        kill(process)
+def driver(work: Work) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    return driver_process.driver(retry_driver.__name__, Path(work.place), work.written_down())
 
 
 def said(work: Work) -> str:
-    return (Path(work.place) / "driver.log").read_text(errors="replace")[-4000:]
+    return driver_process.said(Path(work.place))
 
 
 def finish(work: Work, clusters: dict[str, Cluster], rows: int) -> None:

@@ -9,13 +9,9 @@ Beside them goes the control, through the same kills: a pipeline that does not a
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,43 +22,22 @@ from sexton.testing.apache_kafka import ApacheKafka
 from sexton.testing.cluster import Cluster
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
+from tests.spark import driver_process, sink_driver
 from tests.spark.sink_driver import Pipeline, Work, held_mark
 from tests.spark.sink_faults import ROWS, WIDE, committed, rows_to, trouble
 
-ROOT = Path(__file__).parents[2]
 FILES = 3
 PARTITIONS = 2
 SECOND = list(range(ROWS, ROWS + 5))  # the first rows of the batch in which all of them stop
 DEADLINE_S = 1200.0  # a minute or two if nobody else is at work
 
 
-@contextmanager
-def driver(work: Work) -> Iterator[subprocess.Popen[bytes]]:
-    """A driver with its Java; what it says is in `place`, and it does not outlive the block."""
-    place = Path(work.place)
-    environment = {**os.environ, "TMPDIR": str(place), "SPARK_LOCAL_DIRS": str(place / "local")}
-    command = [sys.executable, "-m", "tests.spark.sink_driver", work.written_down()]
-    with (place / "driver.log").open("ab") as log:
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
-        )
-    try:
-        yield process
-    finally:
-        kill(process)
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """Java, too: it is in the same group."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # it has ended, and so has its Java
-    process.wait()
+def driver(work: Work) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    return driver_process.driver(sink_driver.__name__, Path(work.place), work.written_down())
 
 
 def said(work: Work) -> str:
-    return (Path(work.place) / "driver.log").read_text(errors="replace")[-4000:]
+    return driver_process.said(Path(work.place))
 
 
 def await_marks(process: subprocess.Popen[bytes], work: Work, marks: list[Path], few: int) -> None:

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import sexton.spark
 from sexton.survey.validating_state import COMMITTED
 from sexton.testing.waiting import until
+from tests.spark import driver_process, validate_driver
+from tests.spark.driver_process import said
 from tests.spark.validate_driver import STREAMS, line_of
 
-ROOT = Path(__file__).parents[2]
 FILES, ROWS, PARTITIONS = 4, 10, 2
 EPOCH_S = 1_700_000_000  # Spark takes files by their time
 DEADLINE_S = 600.0
@@ -59,28 +57,9 @@ def write_files(directory: Path) -> None:
         hidden.rename(path)
 
 
-@contextmanager
-def driver(place: Path, *stopping: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A driver with its Java, which are killed together at the end."""
-    command = [sys.executable, "-m", "tests.spark.validate_driver"]
-    environment = {**os.environ, "TMPDIR": str(place), "SPARK_LOCAL_DIRS": str(place / "local")}
-    with (place / "driver.log").open("ab") as log:
-        process = subprocess.Popen(
-            [*command, str(place / "files"), str(place), *stopping],
-            cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
-    try:
-        yield process
-    finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it has ended, and so has its Java
-        process.wait()
-
-
-def said(place: Path) -> str:
-    return (place / "driver.log").read_text(errors="replace")[-4000:]
+def driver(place: Path, *stopping: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    words = (str(place / "files"), str(place), *stopping)
+    return driver_process.driver(validate_driver.__name__, place, *words)
 
 
 def forget(state: Path) -> None:
