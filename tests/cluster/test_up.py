@@ -213,11 +213,15 @@ def test_one_sees_offsets_move(tmp_path: Path) -> None:
             stdout=typed,
             stderr=typed,
         )
-        seen_until(screen, b"numbers")
-        produce(running.bootstrap_servers, range(7777))
-        seen_until(screen, b"7782")  # where the log ends now
-        watching.send_signal(signal.SIGINT)
-        assert watching.wait(30) == 0
+        try:
+            seen_until(screen, b"numbers")
+            produce(running.bootstrap_servers, range(7777))
+            seen_until(screen, b"7782")  # where the log ends now
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(30) == 0
+        finally:
+            watching.kill()
+            watching.wait()
 
 
 @contextmanager
@@ -232,8 +236,10 @@ def terminal() -> Iterator[tuple[int, int]]:
 
 def seen_until(screen: int, text: bytes) -> None:
     seen = b""
+    poll = select.poll()  # select() cannot look at a file beyond the 1,024th
+    poll.register(screen, select.POLLIN)
     while text not in seen:
-        ready, _, _ = select.select([screen], [], [], START_S)
+        ready = poll.poll(START_S * 1000)
         assert ready, f"{text!r} is not to be seen in {seen[-2000:]!r}"
         seen += os.read(screen, 1 << 16)
 
