@@ -27,6 +27,7 @@ from sexton.base.lazy_dataclass import dataclass
 from sexton.broker.compiling import have_kernels
 from sexton.broker.host import Clock, Host
 from sexton.broker.listener import Listener, ListenerConfig
+from sexton.broker.open_files import raise_limit
 from sexton.broker.switchboard import Switchboard
 from sexton.log.real_disk import RealDisk
 from sexton.machines.controller import Controller, ControllerConfig
@@ -85,6 +86,7 @@ class LocalCluster:
 
     def start(self) -> None:
         """Everything runs when this returns; `ready` says when every broker is in the cluster."""
+        raise_limit()
         self._add_controller()
         for number in range(1, self.config.brokers + 1):
             self._add_broker(number)

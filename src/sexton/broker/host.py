@@ -21,6 +21,7 @@ from typing import Protocol
 
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
+from sexton.log.disk import remedy
 from sexton.node.outside import Answer, Ask, Asked, Effect, Event, NodeId, Ran, Run, WakeAt, Woken
 
 log = logging.getLogger("sexton.broker")
@@ -151,15 +152,21 @@ class Host:
             self._carry_out(effects)
 
     def _failed(self, event: Event, error: Exception) -> None:
-        """A disk that does not keep what must be kept ends the broker, as it does Kafka's."""
-        refused = isinstance(error, Refused) and error.error == KafkaError.KAFKA_STORAGE_ERROR
-        if refused or isinstance(error, OSError):
-            log.critical("broker %d halts: %s", self.node_id, error)
-            self.kill()
-            self.on_halt(error)
-        else:
-            log.error("broker %d failed to handle %s", self.node_id, _name(event), exc_info=error)
+        match error:
+            case OSError():
+                self._halt(error, remedy(error))
+            case Refused(error=KafkaError.KAFKA_STORAGE_ERROR):
+                self._halt(error, error.hint)
+            case _:
+                what = _name(event)
+                log.error("broker %d failed to handle %s", self.node_id, what, exc_info=error)
         _turn_away(event)
+
+    def _halt(self, error: Exception, hint: str | None) -> None:
+        """A disk that does not keep what must be kept ends the broker, as it does Kafka's."""
+        log.critical("broker %d halts: %s; %s", self.node_id, error, hint)
+        self.kill()
+        self.on_halt(error)
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:

@@ -11,6 +11,7 @@ to the disk's root, with `/`.
 
 from __future__ import annotations
 
+import errno
 from typing import Protocol
 
 
@@ -93,3 +94,10 @@ def put(disk: Disk, path: str, data: bytes, *, sync: bool = False) -> None:
         file.sync()
     file.close()
     disk.rename(fresh, path)
+
+
+def remedy(error: OSError) -> str:
+    """What the user has to do about it."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "allow more open files (`ulimit -n`): each replica of a partition needs three"
+    return "free or mend the disk, then try again"

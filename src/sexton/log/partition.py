@@ -27,7 +27,7 @@ from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.log.checkpoints import pack_epochs
 from sexton.log.config import LogConfig
-from sexton.log.disk import Disk, put, replace
+from sexton.log.disk import Disk, put, remedy, replace
 from sexton.log.epochs import LeaderEpochs
 from sexton.log.incoming import (
     Marker,
@@ -266,8 +266,7 @@ class PartitionLog:
     def _storage_error(self, error: OSError) -> Refused:
         """A disk that fails is an answer to the client, not a bug."""
         why = f"cannot write to {self.directory}: {error.strerror}"
-        hint = "free or mend the disk, then try again"
-        return Refused(KafkaError.KAFKA_STORAGE_ERROR, why, hint)
+        return Refused(KafkaError.KAFKA_STORAGE_ERROR, why, remedy(error))
 
     def flush_if_due(self, now_ms: int) -> bool:
         due = (
