@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+_STRICT = "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"  # Python 3.13 wants both
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,9 @@ def make_certificates(directory: Path) -> Certificates:
     directory.mkdir(parents=True, exist_ok=True)
     key, authority = directory / "authority.key", directory / "authority.pem"
     _openssl(
-        ["req", "-x509", *_KEY, "-keyout", key, "-out", authority, "-days", "2", "-subj", "/CN=us"]
-    )
+        ["req", "-x509", *_KEY, "-keyout", key, "-out", authority, "-days", "2", "-subj", "/CN=us",
+         "-addext", "keyUsage=critical,keyCertSign"]
+    )  # fmt: skip
     for name, extension in (
         ("server", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
         ("client", "extendedKeyUsage=clientAuth"),
@@ -39,7 +41,7 @@ def make_certificates(directory: Path) -> Certificates:
         own, request, signed = (directory / f"{name}.{end}" for end in ("key", "csr", "crt"))
         _openssl(["req", *_KEY, "-keyout", own, "-out", request, "-subj", f"/CN={name}"])
         extensions = directory / f"{name}.ext"
-        extensions.write_text(extension, encoding="ascii")
+        extensions.write_text(f"{extension}\n{_STRICT}", encoding="ascii")
         _openssl(
             ["x509", "-req", "-in", request, "-CA", authority, "-CAkey", key, "-CAcreateserial",
              "-out", signed, "-days", "2", "-extfile", extensions]

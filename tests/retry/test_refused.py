@@ -14,7 +14,7 @@ from sexton.machines.retry_rounds import Commit, Locked, Round
 from sexton.machines.retry_settings import Settings
 from sexton.retry import Backoff, Message, OrderedRetry, OutputTooLarge, refusals
 from sexton.retry.handlers import RoundOfTask
-from sexton.retry.membership import membership
+from sexton.retry.membership import Membership, membership
 from sexton.retry.messages import Place
 from sexton.retry.outcomes import Drop
 from sexton.retry.producing import CommitFailed, Limits, TransactionalWriter
@@ -159,8 +159,7 @@ def test_a_fenced_producer_is_replaced_whatever_confluent_kafka_raises(
     """A fatal error that comes while deliveries are told of is raised as a SystemError."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "g"})
     consumer.subscribe(["orders"])
-    until(lambda: consumer.poll(0.1) or consumer.assignment(), "a place in the group", PATIENCE_S)
-    member = membership(consumer.consumer_group_metadata())
+    member = until(lambda: _placed(consumer), "a place in the group", PATIENCE_S)
     names = Names.of("orders", "g")
     for topic in names.beside:
         kafka.create_topic(topic, 2)
@@ -187,3 +186,9 @@ def _locks(position: int) -> Part:
     commit = Commit(position, Watermark(position, 2))
     commit.locks = [Locked(b"orders-0-%d" % n, b"1 waiting 0 0 0", "why") for n in range(500)]
     return Part(TaskName("orders", 0), commit, None, TopicPartition("orders", 0, position, ""))
+
+
+def _placed(consumer: Consumer) -> Membership | None:
+    consumer.poll(0.1)
+    member = membership(consumer.consumer_group_metadata())
+    return member if member.counts and consumer.assignment() else None
