@@ -95,6 +95,23 @@ def test_a_record_may_be_as_large_as_the_topic_says_and_no_larger(
     assert [len(m.value() or b"") for m in everything(cluster, "large")] == [limit - 75]
 
 
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_compacted_topic_takes_no_record_without_a_key(
+    cluster: EmbeddedCluster, codec: str
+) -> None:
+    name = f"compacted-{codec}"
+    cluster.create_topic(name, 1, {"cleanup.policy": "compact"})
+    producer = make_producer(cluster, compression_codec=codec)
+    ends: list[KafkaError | None] = []
+    for key in (b"k" * 200, b"", None):  # an empty one is a key
+        producer.produce(name, b"paid", key, on_delivery=lambda error, _: ends.append(error))
+        assert producer.flush(PATIENCE_S) == 0
+    assert ends[:2] == [None, None]
+    assert ends[2] is not None
+    assert ends[2].code() == KafkaError.INVALID_RECORD
+    assert [m.key() for m in everything(cluster, name)] == [b"k" * 200, b""]
+
+
 def test_a_record_larger_than_a_fetch_is_read_all_the_same(
     cluster: EmbeddedCluster, topic: str
 ) -> None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
-from sexton.base.errors import Refused
+from sexton.base.errors import CorruptLog, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.log.checkpoints import pack_epochs
 from sexton.log.config import LogConfig
@@ -38,6 +38,7 @@ from sexton.log.incoming import (
     stamp,
 )
 from sexton.log.indexes import AbortedTransaction
+from sexton.log.keyless import first_keyless
 from sexton.log.names import EPOCHS, LOG, SNAPSHOT, parse_segment_file, segment_file
 from sexton.log.producers import Producers
 from sexton.log.replay import rebuild_producers
@@ -125,6 +126,8 @@ class PartitionLog:
         repeat = self.producers.check(header, marker)
         if repeat is not None:
             return Appended(repeat.first_offset, repeat.last_offset, repeat=True)
+        if from_client and config.compacts:
+            self._check_keys(batch, header)
         append_time = NO_TIMESTAMP
         if config.message_timestamp_type == "LogAppendTime":
             append_time = now_ms
@@ -132,6 +135,15 @@ class PartitionLog:
         header = stamp(batch, self.end_offset, leader_epoch)
         self._write(batch, [(0, header)], [marker], now_ms)
         return Appended(header.base_offset, header.last_offset, append_time)
+
+    def _check_keys(self, batch: bytearray | memoryview, header: BatchHeader) -> None:
+        try:
+            keyless = first_keyless(batch, header, self.directory)
+        except CorruptLog as error:
+            raise Refused(KafkaError.INVALID_RECORD, error.why) from None
+        if keyless is not None:
+            why = f"{self.directory} is compacted, and record {keyless} of the batch has no key"
+            raise Refused(KafkaError.INVALID_RECORD, why, "give each record a key")
 
     def append_as_follower(
         self, data: bytes | bytearray | memoryview, now_ms: int
