@@ -10,6 +10,7 @@ import pytest
 
 from sexton.cli.audit_run import Request
 from sexton.cli.audit_watch import Tally, one_audit
+from sexton.cli.engines import Engine
 from sexton.cli.main import main
 from sexton.cli.writers import Format
 from sexton.lab.divergences import EMBEDDED_OPTIONS, tombstone_divergence
@@ -110,6 +111,19 @@ def test_a_partition_of_which_no_replica_is_up_is_named(audit: Run) -> None:
         assert unread["subject"] == "halved-1 on broker 2"
 
 
+def test_nothing_to_be_seen_is_not_all_is_well(audit: Run) -> None:
+    """A user who may describe no topic is shown none, and would be told so every night."""
+    with EmbeddedCluster(brokers=1) as cluster:
+        cluster.create_topic("orders", 1)
+        asked = ("-b", cluster.bootstrap_servers, "--all-compacted", "--format", "json")
+        code, said = audit(*asked)
+        assert code == 3
+        (unread,) = json.loads(said)["incomplete"]
+        assert unread["subject"] == "all compacted topics"
+        cluster.create_topic("counts", 1, {"cleanup.policy": "compact"})
+        assert audit(*asked)[0] == 0
+
+
 def test_copies_of_directories_are_compared(
     diverged: tuple[EmbeddedCluster, str], audit: Run
 ) -> None:
@@ -162,9 +176,15 @@ def test_a_copy_with_two_of_the_same_partition_is_refused(
     assert "holds orders-0 twice" in capsys.readouterr().err
 
 
+def test_a_master_is_not_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["audit", "orders", "-b", "localhost:1", "--master", "spark://h:7077"]
+    assert main([*asked, "--engine", "local"]) == 2
+    assert "--master: is Spark's, and --engine local is without it" in capsys.readouterr().err
+
+
 def test_a_watch_counts_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
     tally = Tally()
-    nowhere = Request({"bootstrap.servers": "127.0.0.1:1"}, ("orders",), engine="local")
+    nowhere = Request({"bootstrap.servers": "127.0.0.1:1"}, ("orders",), engine=Engine.local)
     one_audit(nowhere, Format.table, tally)
     assert dict(tally.runs) == {"failed": 1}
     assert "cannot be reached" in capsys.readouterr().err

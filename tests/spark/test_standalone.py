@@ -10,13 +10,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
 from confluent_kafka import Producer
 
-from sexton.spark.session import BRIEF, find_java
+from sexton.spark.session import BRIEF
 from sexton.testing.embedded import EmbeddedCluster
+from sexton.testing.java import find_java
 from sexton.testing.waiting import until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -33,7 +35,15 @@ def daemon(place: Path, name: str, main: str, *arguments: str) -> Iterator[Path]
         "SPARK_SCALA_VERSION": "2.13",
         "PYTHONPATH": str(ROOT),  # for tests.spark.jobs; sexton itself is installed
     }
-    command = [find_java(), "-Xmx256m", *BRIEF.split(), "-cp", f"{JARS}/*", main, *arguments]
+    command = [
+        str(find_java().path),
+        "-Xmx256m",
+        *BRIEF.split(),
+        "-cp",
+        f"{JARS}/*",
+        main,
+        *arguments,
+    ]
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=place)
     try:
@@ -97,3 +107,28 @@ def test_executors_read_replicas_validate_topics_and_run_tasks(
         "survived": [0, 1, 2],
     }
     assert [mark.name for mark in marks.iterdir()] == ["attempted-1"]  # it was run again, indeed
+    judged_by_the_command(master, three, tmp_path)
+
+
+def judged_by_the_command(master: str, cluster: EmbeddedCluster, place: Path) -> None:
+    """`sexton validate --master` answers as it does without Spark: exit code, findings, report."""
+    asked = [str(Path(sys.executable).parent / "sexton"), "validate", "fallen", "--format", "json"]
+    asked += ["-b", cluster.bootstrap_servers, "--value", "int", "--show-keys"]
+    conf = place / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text("spark.cores.max 2\nspark.executor.memory 512m\n")
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(conf)}
+    told: list[dict[str, Any]] = []
+    for engine in (["--master", master], ["--engine", "local"]):
+        report = place / f"{len(told)}.html"
+        run = subprocess.run(
+            [*asked, *engine, "--html", str(report)],
+            capture_output=True, text=True, check=False, timeout=600, env=environment,
+        )  # fmt: skip
+        assert run.returncode == 1, run.stderr
+        assert "key_17" in report.read_text(encoding="utf-8")
+        told.append(json.loads(run.stdout))
+    on_spark, here = told
+    assert "Key: key_17, LastValue: 110, NewValue: 105" in on_spark["findings"][0]["message"]
+    for part in ("promises", "partitions", "findings", "incomplete", "exit_code"):
+        assert on_spark[part] == here[part]

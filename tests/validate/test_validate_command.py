@@ -119,6 +119,36 @@ def test_numbers_that_are_left_out_are_named(broker: EmbeddedCluster, validate: 
     assert code == 1 and "Numbers are missing between 2 and 5." in said
 
 
+def test_a_finding_counts_for_the_promise_that_it_breaks(
+    broker: EmbeddedCluster, validate: Run, tmp_path: Path
+) -> None:
+    """Of k1 a sequence number comes again, of k2 one is left out and the value falls."""
+    records: list[Record] = [
+        ("k1", {"n": 1, "v": 10}), ("k1", {"n": 1, "v": 11}),
+        ("k2", {"n": 1, "v": 10}), ("k2", {"n": 3, "v": 9}),
+    ]  # fmt: skip
+    topic, known = filled(broker, records), tmp_path / "known.json"
+    asked = ("--value", "json:v", "--sequence", "json:n", "--format", "json")
+    code, said, _asides = validate(topic, *asked, "--show-keys")
+    told = json.loads(said)
+    assert code == 1
+    assert [(each["of"], each["findings"]) for each in told["promises"]] == [
+        ("json:v", 1),
+        ("json:n", 2),
+    ]
+    messages = [each["message"] for each in told["findings"] if each["code"] == "state-regression"]
+    assert [each.partition(" (")[0] for each in messages] == [
+        "a number of the sequence came again",
+        "a value went back",
+    ]
+    stepped = json.loads(validate(topic, *asked, "--checkpoint", str(tmp_path / "kept"))[1])
+    assert stepped["promises"] == told["promises"]
+    validate(topic, *asked, "--write-baseline", str(known))
+    code, said, _asides = validate(topic, *asked, "--baseline", str(known))
+    assert code == 0
+    assert [each["kept"] for each in json.loads(said)["promises"]] == [True, True]
+
+
 def test_a_compacted_topic_has_gaps_by_its_nature(broker: EmbeddedCluster, validate: Run) -> None:
     topic = filled(broker, [("k", "1"), ("k", "5")])
     assert "note:" not in validate(topic, "--sequence", "int")[1]
@@ -240,7 +270,9 @@ def test_a_topic_that_is_not_there_is_named(validate: Run) -> None:
 
 def test_an_empty_topic_is_not_called_clean(broker: EmbeddedCluster, validate: Run) -> None:
     code, said, _asides = validate(filled(broker, []), "--value", "int", "--format", "json")
-    assert code == 0 and json.loads(said)["summary"]["standing"] == "unread"
+    told = json.loads(said)
+    assert code == 0 and told["summary"]["standing"] == "unread"
+    assert [each["kept"] for each in told["promises"]] == [None]
 
 
 # ── what could not be looked at ──

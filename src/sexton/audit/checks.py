@@ -159,6 +159,7 @@ class Checks:
             timestamp_ms=rows.timestamp_ms(row),
             producer_id=producer_id,
             producer_epoch=producer_epoch,
+            of_sequence=check.name == SEQUENCE and kind == kernels.WENT_BACK,
         )
 
     def note(self, what: str, count: int) -> None:
@@ -181,6 +182,8 @@ class Checks:
             for code, of_buckets in check.counts.items():
                 counts[code] = counts.get(code, 0) + int(of_buckets.sum())
             sightings += [each for _bucket, each in check.sightings]
+        back = {name: each.counts.get(STATE_REGRESSION) for name, each in self.checks.items()}
+        of_sequence = back.get(SEQUENCE)
         keyed = [check.table.keys for name, check in self.checks.items() if name != ID]
         return PartitionFacts(
             partition=self.partition,
@@ -193,6 +196,7 @@ class Checks:
             counts={code: count for code, count in counts.items() if count},
             sightings=tuple(sorted(sightings, key=lambda each: (each.offset, each.code))),
             damage=tuple(self.damage),
+            of_sequence=0 if of_sequence is None else int(of_sequence.sum()),
         )
 
     # ── a stream goes on ──

@@ -27,7 +27,9 @@ class Plain:
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Self:
-        return cls(**{name: _read(kind, written[name]) for name, kind in _types(cls).items()})
+        """What an older version has written may lack a field; then it has its default."""
+        fields = _types(cls).items()
+        return cls(**{name: _read(kind, written[name]) for name, kind in fields if name in written})
 
 
 _KNOWN: dict[type[Any], dict[str, Any]] = {}

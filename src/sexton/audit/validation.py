@@ -69,6 +69,7 @@ class Sighting(Plain):
     last_timestamp_ms: int = -1
     last_producer_id: int = -1
     last_producer_epoch: int = -1
+    of_sequence: bool = False  # a number of a sequence went back, not a value
 
     @property
     def identity(self) -> str:
@@ -108,3 +109,4 @@ class PartitionFacts(Plain):
     counts: Mapping[str, int]  # by code: how often
     sightings: tuple[Sighting, ...]  # the first ones
     damage: tuple[Unread, ...] = ()
+    of_sequence: int = 0  # of the values that went back: numbers of a sequence

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sexton.audit.remedies import runbook
 from sexton.audit.validation import (
     DIFFERENT_ROW,
     DUPLICATE,
@@ -61,11 +62,6 @@ REMEDIES: Final[dict[str, str]] = {
     ),
     UNCOMMITTED: "Set isolation.level=read_committed in those who read this topic.",
 }
-SEVERE: Final = frozenset(MEANINGS) - {UNCOMMITTED}
-
-
-def runbook(code: str) -> str:
-    return f"docs/runbook/{code}.md"
 
 
 def remedy(code: str) -> str:
@@ -82,9 +78,11 @@ def message(sighting: Sighting, key: str | None, id_: str | None, *, committed: 
     view = "read_committed" if committed else "read_uncommitted"
     match sighting.code:
         case "state-regression":
-            went = "went back" if sighting.value != sighting.last_value else "did not rise"
+            what = "a number of the sequence" if sighting.of_sequence else "a value"
+            again = "came again" if sighting.of_sequence else "did not rise"
+            went = "went back" if sighting.value != sighting.last_value else again
             return (
-                f"a value {went} ({view}). Partition: {partition}, Key: {key},"
+                f"{what} {went} ({view}). Partition: {partition}, Key: {key},"
                 f" LastValue: {sighting.last_value}, NewValue: {sighting.value}"
             )
         case "key-sequence-gap":

@@ -6,10 +6,8 @@ from sexton.base.errors import ConfigError
 from sexton.cli.audit_options import (
     AllCompactedOption,
     BaselineOption,
-    EngineOption,
     HtmlOption,
     InternalOption,
-    MasterOption,
     MaxOption,
     MetricsOption,
     ParquetOption,
@@ -23,6 +21,7 @@ from sexton.cli.audit_options import (
     WhatArgument,
     WriteBaselineOption,
 )
+from sexton.cli.engines import THIS_MACHINE, EngineOption, MasterOption, engine_for
 from sexton.cli.options import (
     BootstrapOption,
     CommandConfigOption,
@@ -66,7 +65,7 @@ def command(
     command_config: CommandConfigOption = None,
     data: DataOption = None,
     engine: EngineOption = None,
-    master: MasterOption = "local[*]",
+    master: MasterOption = THIS_MACHINE,
     max_mb_per_s: MaxOption = None,
     since: SinceOption = None,
     sample_partitions: SampleOption = None,
@@ -99,7 +98,7 @@ def command(
         all_compacted=all_compacted,
         internal=internal,
         paths=tuple(path or ()),
-        engine=engine.value if engine else None,
+        engine=engine_for(engine, master),
         master=master,
         max_bytes_per_s=None if max_mb_per_s is None else int(max_mb_per_s * 1_000_000),
         since=since,

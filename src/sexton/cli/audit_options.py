@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-
-class Engine(StrEnum):
-    spark = "spark"
-    local = "local"
-
 
 WhatArgument = Annotated[
     list[str] | None,
@@ -45,15 +38,6 @@ PathOption = Annotated[
 
 # ── how ──
 
-EngineOption = Annotated[
-    Engine | None,
-    typer.Option(
-        "--engine",
-        help="Where partitions are read: on Spark (needs sexton[spark] and Java), or local, in "
-        "this process. Default: spark if it is installed.",
-    ),
-]
-MasterOption = Annotated[str, typer.Option("--master", metavar="URL", help="Spark's master.")]
 MaxOption = Annotated[
     float | None,
     typer.Option("--max-mb-per-s", help="Read at most so fast from each broker.", min=0.001),

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
 from sexton.cli.durations import moment_ms
+from sexton.cli.engines import THIS_MACHINE, Engine
 from sexton.cli.naming import topics_and_partitions
 from sexton.cli.options import BOOTSTRAP_SERVERS, must_be_writable
 from sexton.cli.output import Output
@@ -36,8 +36,8 @@ class Request:
     all_compacted: bool = False
     internal: bool = False
     paths: tuple[Path, ...] = ()
-    engine: str | None = None
-    master: str = "local[*]"
+    engine: Engine = Engine.local
+    master: str = THIS_MACHINE
     max_bytes_per_s: int | None = None
     since: str | None = None
     sample_partitions: float | None = None
@@ -149,7 +149,7 @@ def time_of(text: str) -> int:
 def runner_of(request: Request, out: Output) -> Iterator[Runner]:
     from sexton.survey.runner import LocalRunner
 
-    if engine_of(request) == "local":
+    if request.engine is Engine.local:
         yield LocalRunner()
         return
     from sexton.spark.session import find_spark
@@ -183,12 +183,6 @@ class _SparkLater:
     def run(self, tasks: Sequence[FoldTask]) -> Iterator[tuple[int, Result]]:
         if tasks:
             yield from self._runner.run(tasks)
-
-
-def engine_of(request: Request) -> str:
-    if request.engine is not None:
-        return request.engine
-    return "spark" if find_spec("pyspark") is not None else "local"
 
 
 class Progress:

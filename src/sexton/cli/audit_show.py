@@ -9,7 +9,7 @@ from sexton import __version__
 from sexton.audit.finding import AuditFinding
 from sexton.base.findings import Evidence, Finding
 from sexton.base.partitions import TopicPartition
-from sexton.cli.audit_run import Request, engine_of
+from sexton.cli.audit_run import Request
 from sexton.cli.options import BOOTSTRAP_SERVERS
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
@@ -44,7 +44,7 @@ def page_of(
         finished_ms=survey.finished_ms,
         partitions=tuple(map(_partition, survey.partitions)),
         findings=tuple(findings),
-        incomplete=tuple(_unread(survey, places)),
+        incomplete=tuple(_unread(survey, request, places)),
         acknowledged=known,
         limits=tuple(limits),
         options=_told(request),
@@ -54,7 +54,11 @@ def page_of(
     )
 
 
-def _unread(survey: Survey, places: Mapping[int, str]) -> Iterator[Unread]:
+def _unread(survey: Survey, request: Request, places: Mapping[int, str]) -> Iterator[Unread]:
+    if request.all_compacted and not survey.partitions and not survey.left_out:
+        # Brokers leave out what a user may not describe: silence must not look like health.
+        why = "there is none, or none that this user may see (it takes DESCRIBE on topics)"
+        yield Unread("all compacted topics", why)
     for at, node, why in survey.unread:
         yield Unread(f"{at} in {places[node]}" if places else f"{at} on broker {node}", why, at)
     for topic, why in survey.hidden.items():
@@ -81,7 +85,7 @@ def _told(request: Request) -> dict[str, str]:
     """Options as they were given; those with passwords are none of the report's business."""
     told = {
         "topics": ", ".join(request.topics) or ("all compacted" if request.all_compacted else ""),
-        "engine": engine_of(request),
+        "engine": request.engine,
         "since": request.since or "",
     }
     return {name: value for name, value in told.items() if value}

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from sexton.cli.audit_options import (
     BaselineOption,
-    EngineOption,
     HtmlOption,
-    MasterOption,
     MaxOption,
     ParquetOption,
     ShowKeysOption,
     SinceOption,
     WriteBaselineOption,
 )
+from sexton.cli.engines import THIS_MACHINE, EngineOption, MasterOption
 from sexton.cli.options import (
     BootstrapOption,
     CommandConfigOption,
     DataOption,
     FormatOption,
     SettingsOption,
-    client_settings,
 )
 from sexton.cli.validate_options import (
     CheckpointOption,
@@ -104,7 +102,7 @@ def command(
     command_config: CommandConfigOption = None,
     data: DataOption = None,
     engine: EngineOption = None,
-    master: MasterOption = "local[*]",
+    master: MasterOption = THIS_MACHINE,
     max_mb_per_s: MaxOption = None,
     most_keys: MostKeysOption = None,
     baseline: BaselineOption = None,
@@ -124,38 +122,9 @@ def command(
     left out, an order that is not kept, a table that is not its topic: each is a finding, with both
     records that show it. Nothing is written to the cluster.
     """
-    from sexton.cli.validate_run import Request, run_validate
+    given = locals()  # by name: `Request.of` says what becomes of each
+    from sexton.cli.validate_request import Request
+    from sexton.cli.validate_run import run_validate
 
-    request = Request.of(
-        topic,
-        client_settings(bootstrap, settings, command_config, data),
-        value=value,
-        rising=rising,
-        sequence=sequence,
-        id=id,
-        content=content,
-        source=source,
-        source_id=source_id,
-        compare_isolation=compare_isolation,
-        table=table,
-        table_key=table_key,
-        table_value=table_value,
-        key=key,
-        committed=isolation_level is IsolationLevel.read_committed,
-        skip_unreadable=skip_unreadable,
-        since=since,
-        until=until,
-        follow=follow,
-        checkpoint=checkpoint,
-        every=every,
-        engine=engine.value if engine else None,
-        master=master,
-        max_bytes_per_s=None if max_mb_per_s is None else int(max_mb_per_s * 1_000_000),
-        most_keys=most_keys,
-        baseline=baseline,
-        write_baseline=write_baseline,
-        html=html,
-        parquet=parquet,
-        show_keys=show_keys,
-    )
-    run_validate(request, format)
+    del given["format"]
+    run_validate(Request.of(**given), format)

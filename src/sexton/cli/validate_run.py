@@ -1,131 +1,25 @@
-"""One validation as a command: what was asked for, where it runs, how far it is, what is said."""
+"""One validation as a command: where it runs, how far it is, and what is said when."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sexton.audit.validation import Rules
-from sexton.base.errors import ConfigError
-from sexton.cli.audit_run import time_of
 from sexton.cli.durations import milliseconds
-from sexton.cli.naming import topic_and_partition
-from sexton.cli.options import BOOTSTRAP_SERVERS
+from sexton.cli.engines import Engine
 from sexton.cli.output import Output
-from sexton.cli.validate_show import Told, engine_of, finish, page_of, show, tables
+from sexton.cli.validate_request import Request
+from sexton.cli.validate_show import Told, finish, page_of, show, tables
 from sexton.cli.writers import Format
 from sexton.report.audit_words import many
 
 if TYPE_CHECKING:
-    from sexton.survey.validating import Asked, TaskRunner, Validation
+    from sexton.survey.validating import TaskRunner, Validation
     from sexton.survey.validating_stream import StepRunner
     from sexton.survey.validating_tasks import Task
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What the user asked for, checked as far as that is possible without a cluster."""
-
-    topic: str
-    partitions: tuple[int, ...]
-    settings: dict[str, str]
-    rules: Rules
-    table: Path | None
-    table_key: str
-    table_value: str | None
-    since: str | None
-    until: str | None
-    follow: bool
-    checkpoint: Path | None
-    every: str
-    engine: str | None
-    master: str
-    max_bytes_per_s: int | None
-    most_keys: int | None
-    baseline: Path | None
-    write_baseline: Path | None
-    html: Path | None
-    parquet: Path | None
-    show_keys: bool
-
-    @classmethod
-    def of(
-        cls,
-        named: str,
-        settings: dict[str, str],
-        *,
-        rising: bool,
-        committed: bool,
-        **chosen: Any,
-    ) -> Request:
-        topic, number = topic_and_partition(named)
-        of_rules = (
-            "key", "value", "sequence", "id", "content", "source", "source_id",
-            "compare_isolation", "skip_unreadable",
-        )  # fmt: skip
-        rules = Rules(
-            rising="rising" if rising else "never-back",
-            committed=committed,
-            **{name: chosen.pop(name) for name in of_rules},
-        )
-        if rising and rules.value is None:
-            raise ConfigError("--rising", "says how --value has to be", "name it: --value json:n")
-        partitions = () if number is None else (number,)
-        return cls(topic, partitions, settings, rules, **chosen)
-
-    def __post_init__(self) -> None:
-        from sexton.audit.expressions import number, parts
-
-        rules = self.rules
-        asked = (rules.value, rules.sequence, rules.id, self.table)
-        if not any(each is not None for each in asked) and not rules.compare_isolation:
-            hint = "such as --value json:count, --id json:id, --sequence int, --table PATH"
-            raise ConfigError("sexton validate", "does not know what has to hold", hint)
-        for option, expression in (("--value", rules.value), ("--sequence", rules.sequence)):
-            if expression is not None:
-                number(expression, option)
-        for option, expression in (
-            ("--id", rules.id), ("--key", rules.key), ("--content", rules.content),
-            ("--source-id", rules.source_id),
-        ):  # fmt: skip
-            if expression is not None:
-                parts(expression, option)
-        if rules.source is not None and rules.id is None:
-            hint = "such as --id json:order_id, in both topics"
-            raise ConfigError("--source", "needs --id, by which records are recognized", hint)
-        if self.table_value is not None and rules.value is None:
-            hint = "such as --value json:balance --table-value balance"
-            raise ConfigError("--table-value", "needs --value to be compared with", hint)
-        if self.table is not None and not self.table.exists():
-            raise ConfigError(str(self.table), "there is no such table")
-        if self.table is not None and "," in rules.key:
-            hint = "one EXPR, for the column that --table-key names"
-            raise ConfigError("--key", "of several parts does not go with --table", hint)
-        if self.follow and self.checkpoint is None:
-            hint = "name a directory; --checkpoint keeps what is known there"
-            raise ConfigError("--follow", "needs --checkpoint", hint)
-        if self.checkpoint is not None and self.table is not None:
-            hint = "compare the table in a run of its own"
-            raise ConfigError("--table", "does not go with --checkpoint", hint)
-        for file in (self.html, self.parquet, self.write_baseline):
-            if file is not None and not file.absolute().parent.is_dir():
-                raise ConfigError(str(file), "there is no such directory to write it into")
-
-    def asked(self) -> Asked:
-        from sexton.audit.checks import MOST_KEYS
-        from sexton.survey.validating import Asked
-
-        settings = dict(self.settings)
-        return Asked(
-            settings.pop(BOOTSTRAP_SERVERS), self.topic, self.rules, settings, self.partitions,
-            since_ms=None if self.since is None else time_of(self.since),
-            until_ms=None if self.until is None else time_of(self.until),
-            most_keys=self.most_keys or MOST_KEYS, max_bytes_per_s=self.max_bytes_per_s,
-        )  # fmt: skip
 
 
 def run_validate(request: Request, chosen: Format) -> None:
@@ -186,7 +80,7 @@ def _step_by_step(request: Request, checkpoint: Path, out: Output) -> None:
 def _tasks(request: Request, out: Output) -> Iterator[TaskRunner]:
     from sexton.survey.validating_runner import LocalTasks
 
-    if engine_of(request) == "local":
+    if request.engine is Engine.local:
         yield LocalTasks()
         return
     from sexton.spark.validate_runner import SparkTasks
@@ -199,7 +93,7 @@ def _tasks(request: Request, out: Output) -> Iterator[TaskRunner]:
 def _steps(request: Request, out: Output) -> Iterator[StepRunner]:
     from sexton.survey.validating_stream import LocalSteps
 
-    if engine_of(request) == "local":
+    if request.engine is Engine.local:
         yield LocalSteps()
         return
     from sexton.spark.validate_runner import SparkSteps

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from sexton import __version__
@@ -29,16 +28,10 @@ from sexton.report.validation_text import (
 )
 
 if TYPE_CHECKING:
-    from sexton.cli.validate_run import Request
+    from sexton.cli.validate_request import Request
     from sexton.survey.validating import Validation
 
 MOST_TOLD = 50  # findings on a terminal; files and programs get all
-
-
-def engine_of(request: Request) -> str:
-    if request.engine is not None:
-        return request.engine
-    return "spark" if find_spec("pyspark") is not None else "local"
 
 
 class Told:
@@ -100,6 +93,7 @@ def page_of(validation: Validation, request: Request) -> ValidationPage:
         incomplete=tuple((str(at), why) for at, why in validation.unread),
         limits=tuple(limits),
         acknowledged=len(acknowledged),
+        acknowledged_of_sequence=sum(each.of_sequence for each in acknowledged),
         options=_options(request),
         table=str(request.table) if request.table else "",
         show_keys=request.show_keys,
@@ -117,7 +111,7 @@ def _options(request: Request) -> dict[str, str]:
     told = {
         "key": request.rules.key,
         "isolation level": "read_committed" if request.rules.committed else "read_uncommitted",
-        "engine": engine_of(request),
+        "engine": request.engine,
         "since": request.since or "",
         "until": request.until or "",
     }

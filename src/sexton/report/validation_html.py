@@ -9,10 +9,11 @@ no script, and a content security policy that would not let one run.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import compress, groupby
 
+from sexton.audit.remedies import runbook
 from sexton.audit.validation import Sighting
-from sexton.audit.validation_words import MEANINGS, runbook
+from sexton.audit.validation_words import MEANINGS
 from sexton.report.audit_words import duration, many, moment, sentence, size
 from sexton.report.audit_words import escaped as _e
 from sexton.report.html_parts import head, table, with_commands
@@ -87,12 +88,14 @@ def _not_read(page: ValidationPage) -> Iterator[str]:
     yield "</ul></section>\n"
 
 
+_KEPT = {True: ("agree", "kept"), False: ("differ", "broken"), None: ("unread", "not known")}
+
+
 def _promises(page: ValidationPage) -> Iterator[str]:
     yield '<h2 id="promises">Promises</h2>\n'
     rows = []
     for each in promises(page):
-        badge = "agree" if each.kept else "differ"
-        word = "kept" if each.kept else "broken"
+        badge, word = _KEPT[each.kept]
         rows.append(
             (
                 each.what, each.expression, f'<span class="badge {badge}">{word}</span>',
@@ -123,6 +126,9 @@ def _findings(page: ValidationPage) -> Iterator[str]:
         yield table(columns, ((str(n), f.code, f.where, f.message) for n, f in told))
 
 
+_RECORD = (("record", "name"), ("value", "mono"), ("written", ""), ("by", ""), ("", ""))
+
+
 def _card(number: int, sighting: Sighting, page: ValidationPage) -> Iterator[str]:
     finding = finding_of(sighting, page)
     yield f'<article class="finding" id="finding-{number}">\n<header>'
@@ -130,10 +136,11 @@ def _card(number: int, sighting: Sighting, page: ValidationPage) -> Iterator[str
     yield f"<h4><code>{_e(finding.code)}</code> in {_e(finding.where)}</h4>"
     yield f'<a href="#finding-{number}">{number}</a></header>\n'
     yield f'<p class="message">{_e(sentence(finding.message))}</p>\n'
-    columns = (("record", "name"), ("value", "mono"), ("written", ""), ("by", ""), ("", ""))
     records = record_rows(sighting)
     if records:
-        yield table(columns, records, kind="held")
+        told = [any(column) for column in zip(*records, strict=True)]  # others say nothing
+        rows = [tuple(compress(row, told)) for row in records]
+        yield table(tuple(compress(_RECORD, told)), rows, kind="held")
     if sighting.id is not None:
         yield f"<p>Id <code>{_e(page.shown(sighting.id))}</code></p>\n"
     remedy = with_commands(finding.remedy or "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Literal
 
 from sexton.audit.validation import (
@@ -43,10 +43,12 @@ class Promise:
     what: str
     expression: str
     findings: int
+    judged: bool = True  # False: nothing was read, or not everything
 
     @property
-    def kept(self) -> bool:
-        return not self.findings
+    def kept(self) -> bool | None:
+        """None: nobody knows."""
+        return False if self.findings else True if self.judged else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,12 @@ class ValidationPage:
     options: Mapping[str, str] = field(default_factory=dict)
     table: str = ""  # that was compared with the topic
     show_keys: bool = False
+    acknowledged_of_sequence: int = 0  # of those: numbers of a sequence that went back
+
+    @property
+    def of_sequence(self) -> int:
+        """How many numbers of a sequence went back."""
+        return sum(each.of_sequence for each in self.partitions) - self.acknowledged_of_sequence
 
     @property
     def records(self) -> int:
@@ -99,17 +107,18 @@ _ORDER = list(MEANINGS)
 
 def promises(page: ValidationPage) -> list[Promise]:
     """What was asked, in the user's words, and how often it did not hold."""
-    return list(_promises(page))
+    judged = page.standing not in ("unread", "incomplete") and not page.incomplete
+    return [replace(each, judged=judged) for each in _promises(page)]
 
 
 def _promises(page: ValidationPage) -> Iterator[Promise]:
     rules, counts = page.rules, Counter(page.counts)
     if rules.value is not None:
         what = "rises with every record" if rules.rising == "rising" else "never goes back"
-        yield Promise(f"per key, {what}", rules.value, counts[STATE_REGRESSION])
+        found = counts[STATE_REGRESSION] - page.of_sequence
+        yield Promise(f"per key, {what}", rules.value, found)
     if rules.sequence is not None:
-        found = counts[KEY_SEQUENCE_GAP]
-        found += counts[STATE_REGRESSION] if rules.value is None else 0
+        found = counts[KEY_SEQUENCE_GAP] + page.of_sequence
         yield Promise("per key, one more each time", rules.sequence, found)
     if rules.id is not None:
         found = counts[DUPLICATE] + counts[INCONSISTENT]

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sexton import __version__
 from sexton.audit.checks import ID, MOST_KEYS, SEQUENCE, VALUE
@@ -80,6 +80,7 @@ class Proof:
 
     @cached_property
     def page(self) -> ValidationPage:
+        """All that a report says, before it is HTML, Parquet or text."""
         found = self.validation
         return ValidationPage(
             version=__version__, cluster_id=found.cluster_id, bootstrap=self.bootstrap_servers,
@@ -100,11 +101,13 @@ class Proof:
         return html_page(self.page)
 
     def write_html(self, path: str | Path) -> None:
+        """The report as one page that needs no other file."""
         from sexton.report.validation_files import write_html
 
         write_html(Path(path), self.page)
 
     def write_parquet(self, path: str | Path) -> None:
+        """One row for each finding that is told one by one."""
         from sexton.report.validation_files import write_parquet
 
         write_parquet(Path(path), self.page)
@@ -163,43 +166,48 @@ def validate(
     if not any((rules.value, rules.sequence, rules.id, table, compare_isolation)):
         raise _error("validate", "does not know what has to hold", "give value=, sequence= or id=")
     if isinstance(what, DataFrame):
-        for name, given in (("source", source), ("table", table), ("topic", topic)):
-            if given is not None:
-                raise _error(name, "goes with the name of a topic, not with a DataFrame", None)
+        _refuse_with_a_frame(source=source, table=table, topic=topic)
         expressions = {VALUE: value, SEQUENCE: sequence, ID: id, "key": key, "content": content}
         frame = _Frame(what, rules, expressions, most_keys, show_keys)
-        if what.isStreaming:
-            return frame.start(checkpoint, trigger, on_finding)
-        return frame.proof()
+        return frame.start(checkpoint, trigger, on_finding) if what.isStreaming else frame.proof()
     if topic is None or bootstrap_servers is None:
         raise _error("validate", "needs topic and bootstrap_servers, or a DataFrame", None)
     asked = Asked(
         bootstrap_servers, topic, rules, dict(options or {}), since_ms=since_ms,
         until_ms=until_ms, most_keys=most_keys,
     )  # fmt: skip
-    try:
-        validation = _of_topic(what, asked, checkpoint, table, table_key, table_value)
-    except SextonError as error:
-        raise explained(error) from error.__cause__
-    return Proof(validation, bootstrap_servers, str(table or ""), show_keys)
+    compared = None if table is None else _Table(Path(table), table_key, table_value)
+    return Proof(
+        _of_topic(what, asked, checkpoint, compared), bootstrap_servers, str(table or ""), show_keys
+    )
+
+
+def _refuse_with_a_frame(**given: object) -> None:
+    for name, each in given.items():
+        if each is not None:
+            raise _error(name, "goes with the name of a topic, not with a DataFrame", None)
+
+
+class _Table(NamedTuple):
+    path: Path
+    key: str
+    value: str | None
 
 
 def _of_topic(
-    spark: SparkSession,
-    asked: Asked,
-    checkpoint: str | Path | None,
-    table: str | Path | None,
-    table_key: str,
-    table_value: str | None,
+    spark: SparkSession, asked: Asked, checkpoint: str | Path | None, table: _Table | None
 ) -> Validation:
-    if checkpoint is not None:
-        following = Following(asked, Path(checkpoint), SparkSteps(lambda: spark))
-        until_caught_up(following, lambda _found: None)
-        return following.validation()
-    tasks = SparkTasks(lambda: spark)
-    if table is not None:
-        return validate_table(asked, tasks, Path(table), table_key, table_value)
-    return validate_topic(asked, tasks)
+    try:
+        if checkpoint is not None:
+            following = Following(asked, Path(checkpoint), SparkSteps(lambda: spark))
+            until_caught_up(following, lambda _found: None)
+            return following.validation()
+        tasks = SparkTasks(lambda: spark)
+        if table is not None:
+            return validate_table(asked, tasks, *table)
+        return validate_topic(asked, tasks)
+    except SextonError as error:
+        raise explained(error) from error.__cause__
 
 
 def _committed(isolation_level: str) -> bool:

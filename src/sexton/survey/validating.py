@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from sexton.audit.across import Candidates, Overlap, repeated, sketch_bits
 from sexton.audit.checks import MOST_KEYS, MOST_SIGHTINGS
@@ -98,6 +98,29 @@ class Nobody:
     def planned(self, topic: str, partitions: int) -> None: ...
     def reads(self, what: str, tasks: Sequence[Task]) -> None: ...
     def has_read(self, task: Task) -> None: ...
+
+
+AnyTask = TypeVar("AnyTask", bound=Task)
+
+
+def results_of(
+    tasks: Sequence[AnyTask],
+    what: str,
+    runner: TaskRunner,
+    watcher: Watcher,
+    unread: MutableMapping[TopicPartition, str],
+) -> Iterator[tuple[AnyTask, Any]]:
+    """Each task with its result, as they come; what could not be read is noted in `unread`."""
+    if tasks:
+        watcher.reads(what, tasks)
+    for number, result in runner.run(tasks):
+        task = tasks[number]
+        watcher.has_read(task)
+        if isinstance(result, Misread):
+            raise ConfigError(result.subject, result.why, result.hint)
+        if isinstance(result, Failed):
+            unread[task.stretch.partition] = result.why
+        yield task, result
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,16 +241,7 @@ class _Run:
             )
 
     def _results(self, what: str, tasks: Sequence[Task]) -> Iterator[tuple[Task, Any]]:
-        if tasks:
-            self._watcher.reads(what, tasks)
-        for number, result in self._runner.run(tasks):
-            task = tasks[number]
-            self._watcher.has_read(task)
-            if isinstance(result, Misread):
-                raise ConfigError(result.subject, result.why, result.hint)
-            if isinstance(result, Failed):
-                self._unread[task.stretch.partition] = result.why
-            yield task, result
+        return results_of(tasks, what, self._runner, self._watcher, self._unread)
 
     def _where(self, stretches: Sequence[Stretch]) -> Where:
         return self._asked.where(min(self._runner.slots, len(stretches)))

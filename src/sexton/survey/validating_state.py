@@ -211,4 +211,5 @@ def added(before: PartitionFacts | None, more: PartitionFacts) -> PartitionFacts
         counts=counts,
         sightings=tuple(sightings),
         damage=before.damage + more.damage,
+        of_sequence=before.of_sequence + more.of_sequence,
     )

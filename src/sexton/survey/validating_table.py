@@ -39,12 +39,19 @@ from sexton.audit.validation import (
     Rules,
     Sighting,
 )
-from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
 from sexton.records.tables import Array
 from sexton.survey.survey import finish
 from sexton.survey.table_files import TableColumns, rows_of, table_files
-from sexton.survey.validating import Asked, Nobody, TaskRunner, Validation, Watcher, validate
+from sexton.survey.validating import (
+    Asked,
+    Nobody,
+    TaskRunner,
+    Validation,
+    Watcher,
+    results_of,
+    validate,
+)
 from sexton.survey.validating import planned as plan_of
 from sexton.survey.validating_evidence import with_evidence
 from sexton.survey.validating_tasks import Failed, Misread, Stretch, Where, read_rows
@@ -241,15 +248,7 @@ class _Comparison:
     def _results(
         self, what: str, tasks: Sequence[SideTask]
     ) -> Iterator[tuple[SideTask, SideResult]]:
-        self._watcher.reads(what, tasks)
-        for number, result in self._runner.run(tasks):
-            task = tasks[number]
-            self._watcher.has_read(task)
-            if isinstance(result, Misread):
-                raise ConfigError(result.subject, result.why, result.hint)
-            if isinstance(result, Failed):
-                self._unread[task.stretch.partition] = result.why
-            yield task, result
+        return results_of(tasks, what, self._runner, self._watcher, self._unread)
 
     # ── in words ──
 
