@@ -19,6 +19,10 @@ NOT_RUN = (
         "needs a Spark cluster; the demo audits on Spark",
     ),
     (
+        "sexton validate counts -b kafka:9092 --value json:count --master",
+        "needs a Spark cluster; tests/spark/test_standalone.py has one",
+    ),
+    (
         "sexton lab run tombstone-divergence --on kafka",
         "takes a minute; tests/interop/test_lab.py plays it on Apache Kafka",
     ),

@@ -150,8 +150,14 @@ def test_what_a_handler_returns_is_understood() -> None:
         Output(b"1", b"k"),
         Output("2", "other"),
     ]
-    with pytest.raises(TypeError):
-        outputs_of([3], b"k")
+    told = outputs_of(Output(b"1", headers=(("by", "me"), ("at", None))), b"k")  # type: ignore[arg-type]
+    assert told == [Output(b"1", headers=(("by", b"me"), ("at", None)))]
+    wrong = [3, Output(b"1", headers=(("n", 3),)), Output(b"1", headers=((3, b"n"),))]  # type: ignore[arg-type]
+    for each in (*wrong, Output(b"1", topic=b"t"), Output(b"1", key=3)):  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            outputs_of([each], b"k")
+    with pytest.raises(UnicodeEncodeError):  # the handler's fault, and not that of the batch
+        outputs_of("\ud800", b"k")
 
 
 class NotToday(Drop):

@@ -131,4 +131,4 @@ def test_without_a_marker_what_was_written_is_written_again(
 
 def test_nobody_else_has_other_rules(three: EmbeddedCluster) -> None:
     ours: Pipeline = pipeline(three, "as-is")
-    assert ours.rules is RETRY_RULES and ours.rules == RetryRules(True, True, True, True)
+    assert ours.rules is RETRY_RULES and ours.rules == RetryRules(True, True, True, True, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -69,24 +70,39 @@ def command(
         return found
 
     with Output("retry explain", format) as out:
-        locks = Reach(bootstrap, settings, command_config, data).with_client(work)
-        out.rows("locks", LOCKS, map(lock_row, locks))
-        out.say(_told(key, locks))
+        reach = Reach(bootstrap, settings, command_config, data)
+        locks = reach.with_client(work)
+        if locks or format is not Format.table:
+            out.rows("locks", LOCKS, map(lock_row, locks))
+            out.say("")
+        topics = {"--retry-topic": retry_topic, "--locks-topic": locks_topic}
+        topics |= {"--dead-topic": dead_topic}
+        with_options = _options({"--topic": topic, "--group": group, **topics}, reach)
+        for line in _told(key, locks, with_options):
+            out.say(line)
         out.summarize(key=key, locked=bool(locks), depth=len(locks))
 
 
-def _told(key: str, locks: list[Lock]) -> str:
+def _options(named: dict[str, str | None], reach: Reach) -> str:
+    """Those that were given, to be copied; but for -X, where there may be a password."""
+    given = {**named, "-b": reach.bootstrap, "--data": reach.data}
+    given |= {"--command-config": reach.command_config}
+    told = [f"{option} {quote(str(value))}" for option, value in given.items() if value is not None]
+    return " ".join([*told, "-X ..."] if reach.settings else told)
+
+
+def _told(key: str, locks: list[Lock], options: str) -> list[str]:
     if not locks:
-        return f"\nNothing waits for {key}: its next message is handled when it is read."
+        return [f"Nothing waits for {key}: its next message is handled when it is read."]
     first, behind = locks[0], len(locks) - 1
     held = first.held
-    lines = [f"\n{key} has waited since {when(held.since_ms)} ({ago(held.since_ms)})."]
+    lines = [f"{key} has waited since {when(held.since_ms)} ({ago(held.since_ms)})."]
     because = f" The last time: {first.reason}" if first.reason else ""
     times = "once" if held.attempts == 1 else f"{held.attempts} times"
     if held.dead:
         lines.append(f"{first.text} has failed {times} and holds its key.{because}")
-        lines.append(f"To try it again: sexton retry redrive {first.text} ...")
-        lines.append(f"To go on without it: sexton retry skip {first.text} ...")
+        lines.append(f"To try it again: sexton retry redrive {first.text} {options}")
+        lines.append(f"To go on without it: sexton retry skip {first.text} {options}")
     elif held.attempts:
         lines.append(f"{first.text} has failed {times}.{because}")
         if held.not_before_ms > time.time() * 1000:
@@ -96,5 +112,6 @@ def _told(key: str, locks: list[Lock]) -> str:
     else:
         lines.append(f"{first.text} has not been tried yet, and is due.")
     if behind:
-        lines.append(f"{behind} more of this key wait behind it, in this order.")
-    return "\n".join(lines)
+        waits = "waits" if behind == 1 else "wait"
+        lines.append(f"{behind} more of this key {waits} behind it, in this order.")
+    return lines

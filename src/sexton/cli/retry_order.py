@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
-from sexton.cli.retry_reach import key_text, operator
+from sexton.cli.output import Output
+from sexton.cli.retry_reach import ORDERS, key_text, not_yet, operator
 
 if TYPE_CHECKING:
     from sexton.client.client import Client
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from sexton.retry.commanding import Sent
     from sexton.retry.looking import Seen
     from sexton.retry.topics import Names
+
+
+DONE, SENT, DRY_RUN = "done", "sent", "dry run"  # sent: no instance has carried it out so far
+DOES_NOT_WAIT, NEITHER = "does not wait", "neither waits nor is a dead letter"
+NOTHING_DONE = (DOES_NOT_WAIT, NEITHER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +54,12 @@ def choose(
         raise ConfigError("ID, --key or --all-held", "exactly one of them is needed", hint)
     by_partition = {each.name.partition: each for each in seen}
     chosen: list[Chosen] = []
-    for text in texts or ():
+    for text in dict.fromkeys(texts or ()):  # once, however often it is named
         name, message = task_of(names, text)
         at = by_partition.get(name.partition)
         if at is None:
-            raise ConfigError(text, f"the topic has {len(seen)} partitions")
+            hint = "they are numbered from 0"
+            raise ConfigError(text, f"the topic has {len(seen)} partitions", hint)
         held = at.task.pending.held.get(message)
         orphan_at = at.task.orders.orphans.get(message)
         waits = held is not None or orphan_at is not None
@@ -64,7 +71,36 @@ def choose(
     return chosen
 
 
-async def order(client: Client, names: Names, do: Verb, chosen: list[Chosen]) -> list[Sent]:
+async def carried_out(
+    client: Client, names: Names, do: Verb, waiting: list[Chosen], *, dry_run: bool, wait_s: float
+) -> list[Row]:
+    """What became of messages that wait."""
+    from sexton.retry.commanding import until_done
+
+    if dry_run:
+        return [each.row(do, DRY_RUN) for each in waiting]
+    sent = await _order(client, names, do, waiting)
+    left = await until_done(client, sent, wait_s)
+    return [
+        each.row(do, SENT if told in left else DONE)
+        for each, told in zip(waiting, sent, strict=True)
+    ]
+
+
+def tell(out: Output, rows: list[Row], wait_s: float) -> None:
+    """What was done, and what was not."""
+    out.rows("orders", ORDERS, rows)
+    not_done = 0
+    for message, _key, _do, outcome in rows:
+        not_done += outcome in (SENT, *NOTHING_DONE)
+        if outcome == SENT and wait_s:
+            out.incomplete(str(message), not_yet(wait_s))
+        elif outcome in NOTHING_DONE:
+            out.incomplete(str(message), f"{outcome}: nothing was done")
+    out.summarize(messages=len(rows), not_done=not_done)
+
+
+async def _order(client: Client, names: Names, do: Verb, chosen: list[Chosen]) -> list[Sent]:
     from sexton.machines.retry_records import Command
     from sexton.retry.commanding import Sent, send
 

@@ -116,6 +116,11 @@ def say_pending(out: Output, left: list[Sent], wait_s: float) -> None:
     """A command that nobody has taken is not lost, but it is not done either."""
     if not left or not wait_s:
         return
-    why = f"not carried out within {wait_s:g} s: it stays in the retry topic until an instance runs"
     for each in left:
-        out.incomplete(f"{each.at}, offset {each.offset}", why)
+        out.incomplete(f"{each.at}, offset {each.offset}", not_yet(wait_s))
+
+
+def not_yet(wait_s: float) -> str:
+    return (
+        f"not carried out within {wait_s:g} s: it stays in the retry topic until an instance runs"
+    )

@@ -13,10 +13,9 @@ from sexton.cli.cluster_reach import (
 )
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
-from sexton.cli.retry_order import Chosen, choose, order
+from sexton.cli.retry_order import DONE, DRY_RUN, NEITHER, Chosen, carried_out, choose, tell
 from sexton.cli.retry_reach import (
     ORDER_EXIT_CODES,
-    ORDERS,
     WAIT,
     AllHeldOption,
     DeadTopicOption,
@@ -29,15 +28,16 @@ from sexton.cli.retry_reach import (
     TopicOption,
     WaitOption,
     names_of,
-    say_pending,
     wait_s_of,
 )
 from sexton.cli.writers import Format
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sexton.client.client import Client
     from sexton.report.tables import Row
-    from sexton.retry.commanding import Sent
+    from sexton.retry.topics import Names
 
 EXAMPLES = (
     (
@@ -79,40 +79,35 @@ def command(
     wait_s = wait_s_of(wait)
     reach = Reach(bootstrap, settings, command_config, data)
 
-    async def work(client: Client) -> tuple[list[Row], list[Sent]]:
-        from sexton.retry.commanding import until_done
+    async def work(client: Client) -> list[Row]:
         from sexton.retry.looking import look
 
         chosen = choose(names, await look(client, names, group), messages, key, all_held)
-        waiting = [each for each in chosen if each.waits]
-        rows = [await _freed(client, each) for each in chosen if not each.waits]
-        if dry_run:
-            return [*(each.row("redrive", "dry run") for each in waiting), *rows], []
-        sent = await order(client, names, "redrive", waiting)
-        left = await until_done(client, sent, wait_s)
-        rows += [
-            each.row("redrive", "sent" if told in left else "done")
-            for each, told in zip(waiting, sent, strict=True)
+        freed = [
+            await _sent_again(client, names, each, None if dry_run else reach.client_settings())
+            for each in chosen
+            if not each.waits
         ]
-        return rows, left
-
-    async def _freed(client: Client, each: Chosen) -> Row:
-        from sexton.retry.commanding import dead_letter, send_again
-
-        letter = await dead_letter(client, names, each.name, each.id)
-        if letter is None:
-            return each.row("redrive", "neither waits nor is a dead letter")
-        if dry_run:
-            return each.row("send again", "dry run")
-        offset = send_again(reach.client_settings(), each.name, letter)
-        again = each.name.id_of(offset).decode()
-        return each.row("send again", f"done: it is {again} now")
+        waiting = [each for each in chosen if each.waits]
+        return [
+            *freed,
+            *await carried_out(client, names, "redrive", waiting, dry_run=dry_run, wait_s=wait_s),
+        ]
 
     with Output("retry redrive", format) as out:
-        rows, left = reach.with_client(work)
-        out.rows("orders", ORDERS, rows)
-        for row in rows:
-            if str(row[3]).startswith("neither"):
-                out.incomplete(str(row[0]), str(row[3]))
-        say_pending(out, left, wait_s)
-        out.summarize(messages=len(rows), not_done=len(left))
+        tell(out, reach.with_client(work), wait_s)
+
+
+async def _sent_again(
+    client: Client, names: Names, freed: Chosen, settings: Mapping[str, str] | None
+) -> Row:
+    """A dead letter as a new message of the main topic; without `settings` nothing is sent."""
+    from sexton.retry.commanding import dead_letter, send_again
+
+    letter = await dead_letter(client, names, freed.name, freed.id)
+    if letter is None:
+        return freed.row("redrive", NEITHER)
+    if settings is None:
+        return freed.row("send again", DRY_RUN)
+    again = freed.name.id_of(send_again(settings, freed.name, letter)).decode()
+    return freed.row("send again", f"{DONE}: it is {again} now")

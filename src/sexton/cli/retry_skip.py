@@ -15,10 +15,9 @@ from sexton.cli.cluster_reach import (
 )
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
-from sexton.cli.retry_order import choose, order
+from sexton.cli.retry_order import DOES_NOT_WAIT, carried_out, choose, tell
 from sexton.cli.retry_reach import (
     ORDER_EXIT_CODES,
-    ORDERS,
     WAIT,
     AllHeldOption,
     DeadTopicOption,
@@ -31,7 +30,6 @@ from sexton.cli.retry_reach import (
     TopicOption,
     WaitOption,
     names_of,
-    say_pending,
     wait_s_of,
 )
 from sexton.cli.writers import Format
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
     from sexton.client.client import Client
     from sexton.machines.retry_records import Verb
     from sexton.report.tables import Row
-    from sexton.retry.commanding import Sent
 
 EXAMPLES = (
     (
@@ -84,28 +81,16 @@ def command(
     wait_s = wait_s_of(wait)
     do: Verb = "discard" if discard else "skip"
 
-    async def work(client: Client) -> tuple[list[Row], list[Sent]]:
-        from sexton.retry.commanding import until_done
+    async def work(client: Client) -> list[Row]:
         from sexton.retry.looking import look
 
         chosen = choose(names, await look(client, names, group), messages, key, all_held)
-        rows = [each.row(do, "does not wait") for each in chosen if not each.waits]
         waiting = [each for each in chosen if each.waits]
-        if dry_run:
-            return [*(each.row(do, "dry run") for each in waiting), *rows], []
-        sent = await order(client, names, do, waiting)
-        left = await until_done(client, sent, wait_s)
-        rows += [
-            each.row(do, "sent" if told in left else "done")
-            for each, told in zip(waiting, sent, strict=True)
+        return [
+            *(each.row(do, DOES_NOT_WAIT) for each in chosen if not each.waits),
+            *await carried_out(client, names, do, waiting, dry_run=dry_run, wait_s=wait_s),
         ]
-        return rows, left
 
     with Output("retry skip", format) as out:
-        rows, left = Reach(bootstrap, settings, command_config, data).with_client(work)
-        out.rows("orders", ORDERS, rows)
-        for row in rows:
-            if row[3] == "does not wait":
-                out.incomplete(str(row[0]), "does not wait: nothing was done")
-        say_pending(out, left, wait_s)
-        out.summarize(messages=len(rows), not_done=len(left))
+        reach = Reach(bootstrap, settings, command_config, data)
+        tell(out, reach.with_client(work), wait_s)

@@ -53,6 +53,17 @@ class Drop(Verdict):
     """This message need not be handled at all; it is gone without a trace."""
 
 
+# A handler does not raise these: they are what becomes of a message whose outputs are not taken.
+
+
+class OutputTooLarge(Dead):
+    """What the handler has sent for this message can never be written."""
+
+
+class OutputRefused(Retry):
+    """What the handler has sent for this message cannot be written as things are."""
+
+
 _OUTCOMES: Final[dict[type[Verdict], Outcome]] = {
     Retry: Outcome.RETRY,
     Dead: Outcome.DEAD,

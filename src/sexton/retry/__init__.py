@@ -17,11 +17,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sexton.machines.retry_outcomes import Dead, Drop, Retry
+    from sexton.machines.retry_outcomes import (
+        Dead,
+        Drop,
+        OutputRefused,
+        OutputTooLarge,
+        Retry,
+    )
     from sexton.machines.retry_settings import Backoff
     from sexton.retry.instance import OrderedRetry, ordered_retry
     from sexton.retry.messages import Message, Token
-    from sexton.retry.refusals import OutputRefused, OutputTooLarge
 
 _HOME = {
     "Backoff": "sexton.machines.retry_settings",
@@ -29,8 +34,8 @@ _HOME = {
     "Drop": "sexton.machines.retry_outcomes",
     "Message": "sexton.retry.messages",
     "OrderedRetry": "sexton.retry.instance",
-    "OutputRefused": "sexton.retry.refusals",
-    "OutputTooLarge": "sexton.retry.refusals",
+    "OutputRefused": "sexton.machines.retry_outcomes",
+    "OutputTooLarge": "sexton.machines.retry_outcomes",
     "Retry": "sexton.machines.retry_outcomes",
     "Token": "sexton.retry.messages",
     "ordered_retry": "sexton.retry.instance",

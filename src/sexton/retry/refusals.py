@@ -20,19 +20,11 @@ from time import monotonic
 from typing import Literal
 
 from sexton.base.lazy_dataclass import dataclass
+from sexton.machines.retry_outcomes import OutputRefused, OutputTooLarge, Verdict
 from sexton.retry.messages import Output
-from sexton.retry.outcomes import Dead, Retry, Verdict
 
 FOR_S = 10.0  # somebody may create the topic, or be asked for the right to write to it
 What = Literal["too large", "this one", "the topic"]
-
-
-class OutputTooLarge(Dead):
-    """What the handler has sent for this message can never be written."""
-
-
-class OutputRefused(Retry):
-    """What the handler has sent for this message cannot be written as things are."""
 
 
 @dataclass(frozen=True, slots=True)

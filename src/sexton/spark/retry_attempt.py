@@ -19,10 +19,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from sexton.base.errors import PeerError
+from pyspark.errors import PythonException
+
+from sexton.base.errors import ConfigError, PeerError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.transacting import Committed, commit_offset
@@ -36,23 +38,32 @@ from sexton.machines.retry_records import (
 from sexton.machines.retry_rounds import Commit, Failure, Item, Round
 from sexton.machines.retry_settings import Settings
 from sexton.spark.background import BackgroundLoop
-from sexton.spark.retry_handling import NOTE, RECORD, SEEN, Handler, Handling
+from sexton.spark.retry_handling import NOTE, RECORD, SEEN, Handler, Handling, key_text
 from sexton.spark.retry_notes import take_notes
+from sexton.spark.retry_outputs import Taking, not_taken, refusal_in, targets_of
 from sexton.spark.retry_reading import Owned, Reading
 from sexton.spark.retry_rules import RETRY_RULES, RetryRules
-from sexton.spark.retry_stages import due_rows, forget, handled_rows, record_row, sent
+from sexton.spark.retry_stages import (
+    due_rows,
+    forget,
+    handled_rows,
+    outputs_in,
+    record_row,
+    sent,
+)
 from sexton.spark.retry_tick import now_ms
 from sexton.spark.retry_topics import Topics, check, prepare
 from sexton.spark.sink_encoding import Encoding
 from sexton.spark.sink_marker import Marker
 from sexton.spark.sink_protocol import Answer, Plan, begin, commit
 from sexton.spark.sink_settings import SinkSettings
-from sexton.spark.sink_topics import limits_by
+from sexton.spark.sink_tasks import with_hint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _LOG = logging.getLogger(__name__)
+MOST_NAMED = 3  # messages, in an error that is about some of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +155,12 @@ class Attempt:
         for each in owned.values():
             if each.task.restart:
                 raise PeerError(str(each.task.name), each.task.restart)
+        taking = self._taking()
         now = now_ms()
         rounds = {number: each.task.begin(now, (), ()) for number, each in owned.items()}
         payloads = {number: self._payloads(number, taken) for number, taken in rounds.items()}
         due = due_rows(rounds, payloads)
-        kept = handled_rows(spark, new, due, self._handling(owned, rounds))
+        kept = handled_rows(spark, new, due, self._handling(owned, rounds, taking))
         try:
             told = kept.where(f"kind <> '{RECORD}'").collect()
             seen = [row for row in told if row.kind == SEEN]
@@ -158,7 +170,7 @@ class Attempt:
             ours = list(self._records(known, rounds, commits, payloads))
             records = sum(row.records for row in seen) + len(ours)
             runs = sorted({row.run for row in seen}) if self.pipeline.rules.keeps else None
-            answers = sent(kept, runs, ours, records, self._encoding(), self.plan)
+            answers = self._sent(kept, runs, ours, records, taking.encoding)
         finally:
             forget(kept)
         return self._committed(known, commits, answers, records)
@@ -168,7 +180,9 @@ class Attempt:
         name = TaskName(self.pipeline.topics.main, number)
         return self.loop.run(self._reading.payloads(name, wanted)) if wanted else {}
 
-    def _handling(self, owned: dict[int, Owned], rounds: dict[int, Round]) -> Handling:
+    def _handling(
+        self, owned: dict[int, Owned], rounds: dict[int, Round], taking: Taking
+    ) -> Handling:
         blocked = {
             number: frozenset(each.task.pending.keys()) | frozenset(rounds[number].orders.keys)
             for number, each in owned.items()
@@ -176,17 +190,22 @@ class Attempt:
         pipeline = self.pipeline
         return Handling(
             pipeline.handler, pipeline.errors, pipeline.topics, pipeline.settings,
-            {number: keys for number, keys in blocked.items() if keys}, pipeline.rules,
+            {number: keys for number, keys in blocked.items() if keys}, taking, pipeline.rules,
         )  # fmt: skip
 
-    def _encoding(self) -> Encoding:
-        sink = self.pipeline.sink
-        names = self.pipeline.topics.written
-        limits = self.loop.run(limits_by(self.client, names, sink.patience))
-        return Encoding(
+    def _taking(self) -> Taking:
+        """What our topics take. For outputs that may be nothing: tasks see to it."""
+        sink, topics = self.pipeline.sink, self.pipeline.topics
+        targets = self.loop.run(targets_of(self.client, topics.written, sink.patience))
+        for name in topics.names.beside:
+            if targets[name].limits is None:
+                raise ConfigError(f"topic {name}", targets[name].why, "the pipeline cannot work")
+        limits = {name: each.limits for name, each in targets.items() if each.limits is not None}
+        encoding = Encoding(
             sink.kafka, None, limits, sink.codec, sink.batch_bytes, now_ms(),
             self.plan.batch.number, sink.patience,
         )  # fmt: skip
+        return Taking(targets, encoding)
 
     # ── what the driver writes itself ──
 
@@ -217,6 +236,29 @@ class Attempt:
             message, item.attempts, failure.reason, timestamp_ms=record.timestamp_ms
         )
         return record_row(topics.dead, number, record.key, record.value, [*record.headers, *told])
+
+    def _sent(
+        self,
+        kept: DataFrame,
+        runs: Sequence[str] | None,
+        ours: Sequence[dict[str, Any]],
+        records: int,
+        encoding: Encoding,
+    ) -> list[Answer]:
+        encoding = replace(encoding, now_ms=now_ms())  # the handler may have taken its time
+        try:
+            return sent(kept, runs, ours, records, encoding, self.plan)
+        except PythonException as error:
+            refusal = refusal_in(str(error))
+            if refusal is None:
+                raise
+            topics = self.pipeline.topics
+            messages, some = outputs_in(kept, topics.names.beside, MOST_NAMED)
+            named = [
+                (TaskName(topics.main, of).id_of(message).decode(), key_text(key), topic)
+                for of, message, key, topic in some
+            ]
+            raise with_hint(not_taken(refusal, named, messages)) from error
 
     # ── the commit ──
 

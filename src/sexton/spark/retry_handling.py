@@ -22,13 +22,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sexton.machines.retry_outcomes import Errors, Retry, failure_of, outcome_of
+from sexton.base.errors import ConfigError
+from sexton.machines.retry_outcomes import Errors, Retry, Verdict, failure_of, outcome_of
 from sexton.machines.retry_pending import UNKNOWN, LaneKey, lane_key
 from sexton.machines.retry_records import Header, RetryRecord, TaskName, dead_letter_headers
 from sexton.machines.retry_rounds import Failure, Item, Lane, Outcome, Round
 from sexton.machines.retry_settings import Settings
+from sexton.spark.retry_outputs import Outputs, Rows, Taking
 from sexton.spark.retry_rules import RETRY_RULES, RetryRules
 from sexton.spark.retry_topics import Topics
+from sexton.spark.sink_tasks import with_hint
 
 _HEADERS = "array<struct<key: string, value: binary>>"
 ROWS = (
@@ -60,6 +63,7 @@ class Message(NamedTuple):
 
     @property
     def id(self) -> str:
+        """`orders-3-17`: what commands, logs and dead letters call it."""
         return f"{self.topic}-{self.partition}-{self.offset}"
 
 
@@ -73,7 +77,6 @@ class Output(NamedTuple):
 
 
 Handler = Callable[[Message], Any]
-Rows = Callable[[Iterable[Any]], Iterator[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ class Handling:
     topics: Topics
     settings: Settings
     blocked: Mapping[int, frozenset[LaneKey]]  # by partition, the keys that something waits for
+    taking: Taking
     rules: RetryRules = RETRY_RULES
 
 
@@ -119,6 +123,7 @@ class _Work:
     def __init__(self, handling: Handling) -> None:
         self._handling = handling
         self._round = Round(handling.settings, 0)  # it knows what a failure does to a key
+        self._outputs = Outputs(handling.taking)
         self._run = uuid.uuid4().hex
         self._stopped: set[tuple[int, LaneKey]] = set()
         self._last: dict[int, int] = {}  # by partition, the last new row
@@ -178,9 +183,24 @@ class _Work:
             -1 if row.timestamp_ms is None else row.timestamp_ms, row.attempts,
         )  # fmt: skip
         try:
-            return outputs_of(self._handling.handler(message), row.key), None
+            outputs = outputs_of(self._handling.handler(message), row.key)
         except Exception as error:  # noqa: BLE001  it is the handler's way to say so
             return [], error
+        refusal = self._refusal(outputs)
+        return (outputs, None) if refusal is None else ([], refusal)
+
+    def _refusal(self, outputs: list[Output]) -> Verdict | None:
+        """What comes of them if they are sent; None: they will be taken."""
+        if not self._handling.rules.weighs:
+            return None
+        topic = self._handling.topics.output
+        told = (
+            self._outputs.trouble(
+                each.topic or topic, _bytes(each.key), _bytes(each.value), each.headers
+            )
+            for each in outputs
+        )
+        return next((verdict for verdict in told if verdict is not None), None)
 
     def _write(
         self, row: _Row, item: Item, headers: tuple[Header, ...], outputs: list[Output]
@@ -188,8 +208,8 @@ class _Work:
         topics, settings = self._handling.topics, self._handling.settings
         for output in outputs:
             self._record(
-                output.topic or topics.output, None, _bytes(output.key), _bytes(output.value),
-                output.headers,
+                row, output.topic or topics.output, None, _bytes(output.key),
+                _bytes(output.value), output.headers,
             )  # fmt: skip
         dead = item.outcome is Outcome.DEAD
         if dead:
@@ -198,7 +218,7 @@ class _Work:
                 TaskName(topics.main, row.of).id_of(row.id), item.attempts, failure.reason,
                 failure.exception, failure.stack, timestamp_ms=row.timestamp_ms,
             )  # fmt: skip
-            self._record(topics.dead, row.of, row.key, row.value, (*headers, *told))
+            self._kept_record(row, topics.dead, row.key, row.value, (*headers, *told))
         holds = dead and settings.at_ceiling == "held"
         if not row.retry and (item.outcome is Outcome.RETRY or holds):
             self._redirect(row)
@@ -210,12 +230,28 @@ class _Work:
         value, told = record.encode()
         topics = self._handling.topics
         key = TaskName(topics.main, row.of).id_of(row.id)
-        self._record(topics.retry, row.of, key, value, told)
+        self._kept_record(row, topics.retry, key, value, told)
 
     # ── what comes out ──
 
+    def _kept_record(
+        self,
+        row: _Row,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Iterable[Header],
+    ) -> None:
+        """In a topic of ours. If it does not fit there, the message cannot be kept at all."""
+        told = tuple(headers)
+        refusal = self._outputs.trouble(topic, key, value, told)
+        if refusal is not None:
+            raise with_hint(_not_kept(self._handling.topics, row, topic, refusal))
+        self._record(row, topic, row.of, key, value, told)
+
     def _record(
         self,
+        row: _Row,
         topic: str,
         partition: int | None,
         key: bytes | None,
@@ -224,7 +260,8 @@ class _Work:
     ) -> None:
         self._records += 1
         self._put(
-            kind=RECORD, topic=topic, partition=partition, key=key, value=value,
+            kind=RECORD, of=row.of, id=row.id, lock_key=row.lock_key, topic=topic,
+            partition=partition, key=key, value=value,
             headers=[{"key": name, "value": told} for name, told in headers],
             timestamp=None,  # that of its writing
         )  # fmt: skip
@@ -251,11 +288,35 @@ def outputs_of(returned: Any, key: bytes | None) -> list[Output]:
     if returned is None:
         return []
     if isinstance(returned, Output):
-        _bytes(returned.value), _bytes(returned.key)
-        return [returned]
+        return [_checked(returned)]
     if isinstance(returned, bytes | str):
-        return [Output(returned, key)]
+        return [Output(_bytes(returned), key)]
     return [output for each in returned for output in outputs_of(each, key)]
+
+
+def _checked(output: Output) -> Output:
+    """TypeError, as long as it is the handler's: later it would be that of the whole batch."""
+    _bytes(output.value), _bytes(output.key)
+    if not isinstance(output.topic, str | None):
+        raise TypeError(f"the name of a topic is text, not {type(output.topic).__name__}")
+    headers = []
+    for name, told in output.headers:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a header is text, not {type(name).__name__}")
+        name.encode()
+        headers.append((name, _bytes(told)))
+    return output._replace(headers=tuple(headers))
+
+
+def _not_kept(topics: Topics, row: _Row, topic: str, why: Verdict) -> ConfigError:
+    """The query cannot go on: behind this message its key would have to be forgotten."""
+    message = TaskName(topics.main, row.of).id_of(row.id).decode()
+    told = f"the message (key {key_text(row.lock_key)}) has to be kept, and cannot be: {why}"
+    return ConfigError(message, told, f"raise max.message.bytes of {topic}, then start again")
+
+
+def key_text(key: bytes | None) -> str:
+    return "none" if key is None else key.decode(errors="backslashreplace")
 
 
 def _bytes(data: bytes | str | None) -> bytes | None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sexton.machines.retry_records import Header, RetryRecord
 from sexton.machines.retry_rounds import Round
 from sexton.spark.retry_handling import RECORD, RESULTS, ROWS, Handling, handled, results_schema
+from sexton.spark.retry_outputs import says_what_was_refused
 from sexton.spark.session import setting
 from sexton.spark.sink_columns import prepared
 from sexton.spark.sink_encoding import Encoding
@@ -93,6 +94,16 @@ def forget(kept: DataFrame) -> None:
         kept.sparkSession.sparkContext._jsc.sc().unpersistRDD(rdd.id(), False)
 
 
+def outputs_in(
+    kept: DataFrame, besides: Iterable[str], most: int
+) -> tuple[int, list[tuple[int, int, bytes | None, str]]]:
+    """How many messages have outputs, and the first of these: partition, id, lock key, topic."""
+    found = kept.where(kept.kind == RECORD).where(~kept.topic.isin(list(besides)))
+    found = found.select("of", "id", "lock_key", "topic").distinct()
+    some = [(row.of, row.id, row.lock_key, row.topic) for row in found.sort("of", "id").head(most)]
+    return found.select("of", "id").distinct().count(), some
+
+
 def record_row(
     topic: str,
     partition: int,
@@ -129,9 +140,10 @@ def sent(
         rows = rows.union(kept.sparkSession.createDataFrame(table).coalesce(1))
     rows = prepared(rows, None)
     if records <= FEW:
-        told = rows.coalesce(1).mapInArrow(encoding_sender(encoding, plan), ANSWERS)
+        send_rows = says_what_was_refused(encoding_sender(encoding, plan))
+        told = rows.coalesce(1).mapInArrow(send_rows, ANSWERS)
     else:
         blobs = rows.mapInArrow(encoder(encoding), BLOBS)
-        told = spread(blobs, 1).mapInArrow(sender(plan), ANSWERS)
+        told = spread(blobs, 1).mapInArrow(says_what_was_refused(sender(plan)), ANSWERS)
     with setting(kept.sparkSession, _ARROW_ROWS, ARROW_ROWS):
         return [answer_of(row) for row in told.collect()]
