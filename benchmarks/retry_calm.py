@@ -7,6 +7,7 @@ everything from the first message read to the last commit; both begin with a ful
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from time import perf_counter, process_time
@@ -45,7 +46,7 @@ def _filled(at: Contestant) -> tuple[str, str]:
 
 def ours(at: Contestant) -> Measure:
     topic, out = _topics(at)
-    done, began = 0, 0.0
+    done, began, all_handled = 0, 0.0, threading.Event()
 
     def handle(message: Message) -> None:
         nonlocal done, began
@@ -53,6 +54,8 @@ def ours(at: Contestant) -> Measure:
             began = perf_counter()
         done += 1
         message.send(out, message.value, message.key)
+        if done == MESSAGES:
+            all_handled.set()
 
     cpu = process_time()
     with OrderedRetry(
@@ -60,6 +63,7 @@ def ours(at: Contestant) -> Measure:
         max_batch=BATCH,
     ) as retry:  # fmt: skip
         retry.wait_until_ready(PATIENCE_S)
+        assert all_handled.wait(PATIENCE_S), f"{done} of {MESSAGES} after {PATIENCE_S:g} s"
         while sum(each.position for each in retry.standings) < MESSAGES:
             time.sleep(LOOK_AGAIN_S)
         return Measure(MESSAGES, process_time() - cpu, perf_counter() - began)
@@ -70,7 +74,7 @@ def plain(at: Contestant) -> Measure:
     producer = Producer(
         {
             "bootstrap.servers": at.bootstrap, "transactional.id": uuid.uuid4().hex, "linger.ms": 2,
-            "compression.type": "lz4", "retry.backoff.ms": 5, "retry.backoff.max.ms": 50,
+            "compression.type": "lz4", "retry.backoff.ms": 2, "retry.backoff.max.ms": 50,
             "queue.buffering.max.messages": 1_000_000,
         }
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from time import perf_counter, process_time
@@ -23,7 +24,7 @@ def storm(at: Contestant) -> Measure:
     topic = f"storm-{uuid.uuid4().hex[:8]}"
     at.create_topic(topic, PARTITIONS)
     tried: set[tuple[int, int]] = set()
-    done = 0
+    done, all_handled = 0, threading.Event()
 
     def handle(message: Message) -> None:
         nonlocal done
@@ -32,6 +33,8 @@ def storm(at: Contestant) -> Measure:
             tried.add(place)
             raise ValueError("the first time")
         done += 1
+        if done == MESSAGES:
+            all_handled.set()
 
     producer = Producer({"bootstrap.servers": at.bootstrap, "linger.ms": 5})
     with OrderedRetry(
@@ -42,9 +45,11 @@ def storm(at: Contestant) -> Measure:
         for number in range(MESSAGES):
             producer.produce(topic, b"x" * 100, b"key-%d" % (number % KEYS))
         producer.flush(PATIENCE_S)
-        while done < MESSAGES or any(each.depth for each in retry.standings):
+        if not all_handled.wait(PATIENCE_S):
+            raise PeerError("the storm", f"{done} of {MESSAGES} after {PATIENCE_S:g} s")
+        while any(each.depth for each in retry.standings):
             if perf_counter() - wall > PATIENCE_S:
-                raise PeerError("the storm", f"{done} of {MESSAGES} after {PATIENCE_S:g} s")
+                raise PeerError("the storm", f"keys are not free after {PATIENCE_S:g} s")
             time.sleep(LOOK_AGAIN_S)
         measure = Measure(MESSAGES, process_time() - cpu, perf_counter() - wall)
     at.admin.delete_topic(topic)

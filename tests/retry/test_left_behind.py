@@ -25,7 +25,7 @@ from sexton.retry.producing import (
     Receipt,
     TransactionalWriter,
 )
-from sexton.retry.records_out import Part, Put
+from sexton.retry.records_out import Part, Record
 from sexton.retry.topics import Names
 from sexton.testing import EmbeddedCluster
 from sexton.testing.waiting import until
@@ -48,10 +48,10 @@ class HangingPart(Part):
 
     hanging: Hanging
 
-    def put_second(self, put: Put, names: Names, ends: Any) -> None:
+    def second(self, names: Names, ends: Any) -> Iterator[Record]:
         self.hanging.reached.set()
         assert self.hanging.go_on.wait(PATIENCE_S)
-        super().put_second(put, names, ends)
+        yield from super().second(names, ends)
 
 
 def hanging_part(hanging: Hanging) -> Part:

@@ -228,6 +228,8 @@ def test_locks_and_explain_say_what_a_key_waits_for(
     assert told.code == 0
     assert "has failed 2 times and holds its key." in told.stdout
     assert "2 more of this key wait behind it" in told.stdout
+    redrive = f"sexton retry redrive {first[0]['id']} --topic orders --group g -b {servers}"
+    assert f"To try it again: {redrive}\n" in told.stdout
     free = run_sexton("retry", "explain", "nobody", *_about(servers)[:-2])
     assert "Nothing waits for nobody" in free.stdout
 

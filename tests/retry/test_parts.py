@@ -19,6 +19,7 @@ from sexton.retry.handlers import Calm, Handling, Plan, RoundOfTask
 from sexton.retry.membership import membership
 from sexton.retry.messages import Payload, Place
 from sexton.retry.outcomes import check_errors, failure_of, outcome_of
+from sexton.retry.pacing import MOST_S, STEP_S, Pacing
 from sexton.retry.payloads import OVERHEAD_BYTES, PayloadCache
 
 PLACE = Place("orders", 0, 7)
@@ -110,7 +111,7 @@ def test_the_cache_forgets_the_oldest_when_it_is_full() -> None:
     assert 0 in cache  # a round that runs may need it
     cache.shrink()
     assert [message for message in range(5) if message in cache] == [2, 3, 4]
-    cache.forget(3)
+    cache.forget([3])
     cache.put(4, Payload(None, None, (), 0))  # again, smaller
     cache.shrink()
     assert len(cache) == 2
@@ -182,7 +183,22 @@ def test_one_worker_goes_by_the_log_and_skips_what_waits() -> None:
         if message.offset == 1:
             raise ValueError("one")
 
-    handling = Handling(handle, {})
-    for each, item in Plan([of]).in_order():
-        handling.run(each, item)
+    Handling(handle, {}).run_in_order(Plan([of]))
     assert ran == [0, 1, 2, 4]
+
+
+def test_a_transaction_that_came_too_soon_makes_the_next_one_wait_a_moment() -> None:
+    pacing = Pacing()
+    pacing.learn(commit_s=0.004)
+    assert pacing.wait_s() == 0.0
+    pacing.learn(commit_s=0.021)
+    assert 0 < pacing.wait_s() <= STEP_S
+    for _ in range(100):
+        pacing.learn(commit_s=0.021)
+    assert pacing.pause_s == MOST_S  # brokers may simply be slow
+    for _ in range(49):
+        pacing.learn(commit_s=0.004)
+    assert MOST_S - STEP_S < pacing.pause_s < MOST_S
+    for _ in range(1_000):
+        pacing.learn(commit_s=0.004)
+    assert pacing.wait_s() == 0.0

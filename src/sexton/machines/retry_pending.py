@@ -20,7 +20,7 @@ from dataclasses import field
 from heapq import heapify, heappop, heappush
 
 from sexton.base.lazy_dataclass import dataclass
-from sexton.machines.retry_records import LockRecord
+from sexton.machines.retry_records import lock_line
 
 LaneKey = bytes | int  # the business key; of a message without one, its id
 UNKNOWN = -1  # retry-p offset: written, but not read back yet
@@ -37,8 +37,9 @@ class Held:
     dead: bool
     retry_offset: int = UNKNOWN
 
-    def record(self) -> LockRecord:
-        return LockRecord(self.dead, self.attempts, self.not_before_ms, self.since_ms, self.key)
+    def encode(self) -> bytes:
+        """Its lock."""
+        return lock_line(self.dead, self.attempts, self.not_before_ms, self.since_ms, self.key)
 
 
 def lane_key(key: bytes | None, message: int) -> LaneKey:

@@ -79,9 +79,7 @@ class LockRecord(NamedTuple):
     key: bytes | None  # business key; None: the message has none, and blocks nobody
 
     def encode(self) -> bytes:
-        state = DEAD if self.dead else WAITING
-        line = b"%d %b %d %d %d" % (FORMAT, state, self.attempts, self.not_before_ms, self.since_ms)
-        return line if self.key is None else b"%b %b" % (line, self.key)
+        return lock_line(*self)
 
     @classmethod
     def decode(cls, value: bytes) -> LockRecord:
@@ -98,13 +96,23 @@ class LockRecord(NamedTuple):
             raise CorruptLog("lock record", f"not understood: {shown!r}") from None
 
 
+def lock_line(
+    dead: bool, attempts: int, not_before_ms: int, since_ms: int, key: bytes | None
+) -> bytes:
+    """A lock as it is written: thousands at a time in a storm, so no record is made for it."""
+    state = DEAD if dead else WAITING
+    if key is None:
+        return b"%d %b %d %d %d" % (FORMAT, state, attempts, not_before_ms, since_ms)
+    return b"%d %b %d %d %d %b" % (FORMAT, state, attempts, not_before_ms, since_ms, key)
+
+
 # ── retry records ──
 
 _OURS = (
-    "sexton.retry.key",
-    "sexton.retry.lock-key",
-    "sexton.retry.value",
-    "sexton.retry.timestamp",
+    _KEY := "sexton.retry.key",
+    _LOCK_KEY := "sexton.retry.lock-key",
+    _VALUE := "sexton.retry.value",
+    _TIMESTAMP := "sexton.retry.timestamp",
 )
 
 
@@ -119,9 +127,7 @@ class RetryRecord(NamedTuple):
 
     def encode(self) -> tuple[bytes, list[Header]]:
         """Value and headers. The value is never null: that would be a tombstone."""
-        kept = b"null" if self.value is None else b"here"
-        told = (self.key, self.lock_key, kept, b"%d" % self.timestamp_ms)
-        return self.value or b"", [*self.headers, *zip(_OURS, told, strict=True)]
+        return self.value or b"", retry_headers(*self)
 
     @classmethod
     def decode(cls, value: bytes, headers: Sequence[Header]) -> RetryRecord:
@@ -132,6 +138,23 @@ class RetryRecord(NamedTuple):
         key, lock_key, kept, timestamp = (told for _, told in ours)
         shown = None if kept == b"null" else value
         return cls(key, lock_key, shown, theirs, int(timestamp or b"-1"))
+
+
+def retry_headers(
+    key: bytes | None,
+    lock_key: bytes | None,
+    value: bytes | None,
+    headers: tuple[Header, ...],
+    timestamp_ms: int,
+) -> list[Header]:
+    kept = b"null" if value is None else b"here"
+    return [
+        *headers,
+        (_KEY, key),
+        (_LOCK_KEY, lock_key),
+        (_VALUE, kept),
+        (_TIMESTAMP, b"%d" % timestamp_ms),
+    ]
 
 
 # ── operator commands ──

@@ -31,8 +31,7 @@ class Outcome(Enum):
     DROP = "drop"  # it failed, and nobody minds
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     reason: str
     exception: str = ""
     stack: str = ""

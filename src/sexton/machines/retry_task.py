@@ -191,16 +191,21 @@ class Task:
         commit = self._new_commit(taken.position)
         self._end_orders(commit, taken.orders)
         self._learn_reach(taken.retry_lanes)
+        done, released = Outcome.DONE, list[int]()
         for lane in taken.retry_lanes:
             commit.touched[lane.key] = None
             for item in lane.items:
-                if item.outcome is None:
+                if item.outcome is done:
+                    released.append(item.id)
+                elif item.outcome is None:
                     break  # nor has any after it
-                self._end_retry(commit, item, now_ms)
+                else:
+                    self._end_retry(commit, item, now_ms)
             lane.items.clear()
+        self._settle(commit, released)
         for lane in taken.main_lanes:
             for item in lane.items:
-                if item.outcome is not Outcome.DONE:
+                if item.outcome is not done:
                     self._end_main(commit, item, now_ms)
             lane.items.clear()  # they point at each other: free without the garbage collector
         for item in taken.blocked:
@@ -320,8 +325,7 @@ class Task:
         commit.begins_again = orders.begins_again
         for message, held in orders.changed.items():
             self._hold(commit, message, held)
-        for message in orders.settled:
-            self._settle(commit, message)
+        self._settle(commit, orders.settled)
         commit.touched.update(orders.keys)
 
     def _end_retry(self, commit: Commit, item: Item, now_ms: int) -> None:
@@ -329,7 +333,7 @@ class Task:
             commit.dead.append(item)
         goes = item.outcome is not Outcome.RETRY
         if goes and not self._holds(item):
-            self._settle(commit, item.id)
+            self._settle(commit, (item.id,))
             return
         before = self.pending.held[item.id]
         due_ms = 0 if goes else self._due_ms(item, now_ms)
@@ -364,13 +368,15 @@ class Task:
     def _hold(self, commit: Commit, message: int, held: Held, item: Item | None = None) -> None:
         reason = item.failure.reason if item is not None and item.failure is not None else ""
         commit.changed[message] = held
-        commit.locks.append(Locked(self.name.id_of(message), held.record().encode(), reason))
+        commit.locks.append(Locked(self.name.id_of(message), held.encode(), reason))
 
-    def _settle(self, commit: Commit, message: int) -> None:
-        key = self.name.id_of(message)
-        commit.settled[message] = None
-        commit.lock_tombstones.append(key)
-        commit.retry_tombstones.append(key)
+    def _settle(self, commit: Commit, messages: Iterable[int]) -> None:
+        settled = dict.fromkeys(messages)
+        prefix = self.name.prefix
+        keys = [b"%b%d" % (prefix, message) for message in settled]
+        commit.settled.update(settled)
+        commit.lock_tombstones += keys
+        commit.retry_tombstones += keys
 
     def check(self) -> None:
         self.pending.check()

@@ -63,8 +63,8 @@ class Commits:
         sent = threading.Event()
         future = self._committer.submit(parts, self._member(), sent.set)
         self._under_way.append((entries, future))
-        # Two threads of Python take turns of milliseconds. What is handled meanwhile would make the
-        # transaction wait after each of its calls; during the last and longest one it does not.
+        # Two threads of Python take turns of milliseconds: the records go out first, and what comes
+        # next is handled while brokers are waited for.
         sent.wait(SENT_S)
         return any(part.commit.changes for _, _, part in entries)
 
@@ -100,8 +100,7 @@ class Commits:
 
     def _apply(self, owned: Owned, task: Task, part: Part, offsets: dict[int, int]) -> None:
         commit = part.commit
-        for settled in commit.settled:
-            owned.cache.forget(settled)
+        owned.cache.forget(commit.settled)
         if part.of is not None:
             for item in commit.redirected:
                 owned.cache.put(item.id, part.of.payload(item))

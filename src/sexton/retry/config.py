@@ -94,7 +94,7 @@ class RetryConfig:
             "compression.type": "lz4",
             "queue.buffering.max.messages": 1_000_000,
             # An earlier transaction takes a moment to end: 100 ms would be most of the next one.
-            "retry.backoff.ms": 5,
+            "retry.backoff.ms": 2,
             "retry.backoff.max.ms": 50,
             "message.max.bytes": most_bytes + HEADROOM_BYTES,
             **self._without(_CONSUMER_ONLY),

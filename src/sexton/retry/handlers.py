@@ -107,6 +107,29 @@ class Handling:
             return self._note(of, item, message, error)
         return self._note(of, item, message, message.error)
 
+    def run_in_order(self, plan: Plan) -> None:
+        """All rounds, by one worker: what `run` does, for thousands at a time."""
+        handler, done = self.handler, _DONE
+        opens = self.key_deserializer is not None or self.value_deserializer is not None
+        for of in plan.rounds:
+            for item in of.round.work:
+                if plan.cut:
+                    return
+                if item.outcome is not None or item.lane.stopped:
+                    continue
+                message = self._opened(of, item) if opens else of.message(item)
+                if message is None:
+                    continue
+                try:
+                    handler(message)
+                except Exception as error:  # noqa: BLE001
+                    self._note(of, item, message, error)
+                    continue
+                if message.outputs is None and message.error is None:
+                    item.outcome = done  # all that `Round.note` would do
+                else:
+                    self._note(of, item, message, message.error)
+
     async def run_async(self, of: RoundOfTask, item: Item) -> bool:
         message = self._opened(of, item)
         if message is None:
@@ -123,29 +146,30 @@ class Handling:
         handler, place, outputs = self.handler, calm.place, calm.outputs
         refusals = self.refusals or None  # if one comes now, this round is done again anyway
         opens = self.key_deserializer is not None or self.value_deserializer is not None
-        for polled in calm.messages:
-            if plan.cut or (calm.done % LOOKS_EACH == 0 and monotonic() > calm.until_s):
-                return
-            message = Message(place, polled.offset(), polled.key(), polled.value(), polled)
-            try:
+        done = 0
+        try:
+            for polled in calm.messages:
+                if plan.cut or (done % LOOKS_EACH == 0 and monotonic() > calm.until_s):
+                    return
+                message = Message(place, polled.offset(), polled.key(), polled.value(), polled)
                 if opens:
                     calm.is_poison = True
                     self._open(message)
                     calm.is_poison = False
                 handler(message)
-            except Exception as error:  # noqa: BLE001
-                calm.failed = error
-                return
-            failed = message.error
-            if message.outputs is not None:
-                if refusals is not None:
-                    failed = failed or self._refused(place, message)
-                if failed is None:
-                    outputs += message.outputs
-            if failed is not None:
-                calm.failed = failed
-                return
-            calm.done += 1
+                if message.outputs is not None or message.error is not None:
+                    failed = message.error
+                    if refusals is not None:
+                        failed = failed or self._refused(place, message)
+                    if failed is not None:
+                        calm.failed = failed
+                        return
+                    outputs += message.outputs or ()
+                done += 1
+        except Exception as error:  # noqa: BLE001 - it is the handler's way to say so
+            calm.failed = error
+        finally:
+            calm.done = done
 
     # ── a list of them ──
 
@@ -249,15 +273,6 @@ class Plan:
     def in_lanes(self) -> Plan:
         self._lanes.extend((of, lane) for of in self.rounds for lane in of.round.lanes)
         return self
-
-    def in_order(self) -> Iterator[tuple[RoundOfTask, Item]]:
-        """For one worker."""
-        for of in self.rounds:
-            for item in of.round.work:
-                if self.cut:
-                    return
-                if item.outcome is None and not item.lane.stopped:
-                    yield of, item
 
     def take(self) -> Iterator[tuple[RoundOfTask, Item]]:
         """For one of many: the items of a lane, and of the next one when it has ended."""

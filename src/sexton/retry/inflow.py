@@ -2,17 +2,28 @@
 
 Messages may have been polled before a seek, for a partition that was taken away, or for one that is
 not ready; all of these come again and are left out here. What was polled ahead of its round waits.
+
+A partition that is resumed is fetched again when librdkafka's thread for its broker next looks at
+it. If nothing else happens, it sleeps for a second first: to resume a partition does not wake it.
+A question to that broker does, so one is asked whenever something was resumed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from operator import methodcaller
+from operator import itemgetter
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import (
+    OFFSET_END,
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from sexton.base.errors import PeerError
 from sexton.retry.owned import Owned
@@ -22,6 +33,8 @@ log = logging.getLogger("sexton.retry")
 FATAL = frozenset({KafkaError._FATAL, KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.FENCED_INSTANCE_ID})  # fmt: skip
 
+WAKE_S = 0.1  # for the answer that nobody needs: the question has done its work by then
+
 
 class Inflow:
     def __init__(self, consumer: Consumer, owned: Mapping[int, Owned], most: int) -> None:
@@ -29,14 +42,35 @@ class Inflow:
         self._owned = owned
         self._most = most
         self._ahead: list[Any] = []
+        self._resumed: list[Owned] = []  # and not woken yet
         self._changes = 0  # how often the group has changed its mind
+
+    # ── which partitions ──
+
+    def pause(self, owned: Iterable[Owned]) -> None:
+        self._consumer.pause([_at(each) for each in owned])
+
+    def resume(self, owned: Iterable[Owned]) -> None:
+        resumed = list(owned)
+        self._consumer.resume([_at(each) for each in resumed])
+        self._resumed += resumed
+
+    def _wake(self) -> None:
+        places = [_at(each, OFFSET_END) for each in self._resumed if not each.gone]
+        self._resumed.clear()
+        try:
+            if places:
+                self._consumer.offsets_for_times(places, WAKE_S)
+        except KafkaException:
+            pass  # then it wakes up by itself
 
     # ── in ──
 
     def poll_ahead(self) -> None:
         """What has come meanwhile is kept for the next round."""
         if not self._ahead:
-            self._ahead = self._poll(0.0)
+            found = self._poll(0.0)
+            self._ahead += found  # behind what a callback of the group has put back meanwhile
 
     def keep(self, message: Any) -> None:
         """One that was on its way when its partition was paused, or an error."""
@@ -72,10 +106,7 @@ class Inflow:
             for error in errors:
                 _trouble(error)
             polled = [message for message in polled if message.error() is None]
-        by_partition: dict[int, list[Any]] = {}
-        for partition, some in groupby(polled, methodcaller("partition")):
-            by_partition.setdefault(partition, []).extend(some)
-        new = {at: self._new(at, messages) for at, messages in by_partition.items()}
+        new = {at: self._new(at, messages) for at, messages in _by_partition(polled).items()}
         return {at: messages for at, messages in new.items() if messages}
 
     def _new(self, partition: int, messages: list[Any]) -> list[Any]:
@@ -90,6 +121,8 @@ class Inflow:
         return messages
 
     def _poll(self, timeout_s: float) -> list[Any]:
+        if self._resumed:
+            self._wake()
         most, changes = self._most, self._changes
         found: Sequence[Any] = self._consumer.consume(most, 0)
         if not found and timeout_s > 0:
@@ -104,6 +137,20 @@ class Inflow:
     def _is_ready(self, message: Any) -> bool:
         owned = self._owned.get(message.partition())
         return owned is not None and owned.task is not None
+
+
+def _by_partition(polled: list[Any]) -> dict[int, list[Any]]:
+    partitions = [message.partition() for message in polled]
+    if partitions and partitions.count(partitions[0]) == len(partitions):
+        return {partitions[0]: polled}  # as a rule, when there is much to do
+    found: dict[int, list[Any]] = {}
+    for partition, some in groupby(zip(partitions, polled, strict=True), itemgetter(0)):
+        found.setdefault(partition, []).extend(message for _, message in some)
+    return found
+
+
+def _at(owned: Owned, offset: int = OFFSET_INVALID) -> TopicPartition:
+    return TopicPartition(owned.name.topic, owned.partition, offset)
 
 
 def _trouble(error: KafkaError) -> None:

@@ -41,6 +41,8 @@ LOOK_AGAIN_S = 0.01
 
 
 class OrderedRetry:
+    """Calls a handler for each message; what fails is retried, and its key waits behind it."""
+
     def __init__(
         self,
         handler: Handler,

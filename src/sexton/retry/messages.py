@@ -82,10 +82,12 @@ class Message:
 
     @property
     def topic(self) -> str:
+        """The main topic that it came from."""
         return self._place.topic
 
     @property
     def partition(self) -> int:
+        """The partition that it came from."""
         return self._place.partition
 
     @property
@@ -98,22 +100,27 @@ class Message:
 
     @property
     def raw_key(self) -> bytes | None:
+        """The key's bytes, before any deserializer."""
         return self.payload.key
 
     @property
     def raw_value(self) -> bytes | None:
+        """The value's bytes, before any deserializer."""
         return self.payload.value
 
     @property
     def headers(self) -> Headers:
+        """Pairs of name and value, in the order of the record."""
         return self.payload.headers
 
     @property
     def timestamp_ms(self) -> int:
+        """The record's time, in milliseconds since 1970."""
         return self.payload.timestamp_ms
 
     @property
     def token(self) -> Token:
+        """For effects outside Kafka: whoever keeps the largest one can turn away who is late."""
         return Token(self._place.generation, self.offset)
 
     @property

@@ -6,6 +6,8 @@ also kept while its round runs, whatever else comes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from sexton.retry.messages import Payload
 
 MOST_BYTES = 32 << 20  # of one task
@@ -15,7 +17,8 @@ OVERHEAD_BYTES = 200  # of Python, for each
 class PayloadCache:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.most_bytes = most_bytes
-        self._kept: dict[int, tuple[Payload, int]] = {}  # and its size
+        self._kept: dict[int, Payload] = {}
+        self._sizes: dict[int, int] = {}
         self._bytes = 0
 
     def __contains__(self, id: object) -> bool:
@@ -25,21 +28,26 @@ class PayloadCache:
         return len(self._kept)
 
     def get(self, id: int) -> Payload | None:
-        kept = self._kept.get(id)
-        return None if kept is None else kept[0]
+        return self._kept.get(id)
+
+    def of(self, ids: Sequence[int]) -> dict[int, Payload | None]:
+        """By id; None: it has to be read."""
+        return dict(zip(ids, map(self._kept.get, ids), strict=True))
 
     def put(self, id: int, payload: Payload) -> None:
-        self.forget(id)
+        self.forget((id,))
         size = payload.size + OVERHEAD_BYTES
-        self._kept[id] = (payload, size)
+        self._kept[id] = payload
+        self._sizes[id] = size
         self._bytes += size
 
     def shrink(self) -> None:
         """Between rounds: what a round was told is here has to stay while it runs."""
         while self._bytes > self.most_bytes and self._kept:
-            self.forget(next(iter(self._kept)))
+            self.forget((next(iter(self._kept)),))
 
-    def forget(self, id: int) -> None:
-        kept = self._kept.pop(id, None)
-        if kept is not None:
-            self._bytes -= kept[1]
+    def forget(self, ids: Iterable[int]) -> None:
+        kept, sizes = self._kept, self._sizes
+        for each in ids:
+            if kept.pop(each, None) is not None:
+                self._bytes -= sizes.pop(each)

@@ -99,9 +99,7 @@ class Pool:
             for of, item in plan.take():
                 handling.run(of, item)
         else:
-            run = handling.run
-            for of, item in plan.in_order():
-                run(of, item)
+            handling.run_in_order(plan)
 
     async def _part_async(self, plan: Plan) -> None:
         handling = self._handling

@@ -36,9 +36,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.retry_task import Ended
 from sexton.retry.membership import Membership
+from sexton.retry.pacing import Pacing
 from sexton.retry.records_out import Ends, Part
 from sexton.retry.refusals import Refusal
-from sexton.retry.sending import RefusedOutputs, Refusing, Topics, put_outputs, putter
+from sexton.retry.sending import RefusedOutputs, Refusing, Topics, put_outputs, put_records
 from sexton.retry.topics import Names
 
 log = logging.getLogger("sexton.retry")
@@ -78,7 +79,7 @@ class CommitFailed(Exception):
 class Writer(Protocol):
     def open(self) -> None: ...
     def write(self, parts: Sequence[Part], member: Membership, sent: Sent = _nobody) -> Receipt:
-        """Calls `sent` when the rest is to wait for brokers; not at all if it fails."""
+        """Calls `sent` when it begins to wait for brokers; not at all if it fails."""
 
     def leave(self) -> None:
         """By another thread: what is not committed yet is not to be, whenever `write` wakes up."""
@@ -100,6 +101,7 @@ class TransactionalWriter:
         self._limits = limits
         self._producer: Producer | None = None
         self._topics = Topics(settings, limits.call_s)
+        self._pacing = Pacing()
         self._careful = 0  # so many transactions more, each output tells what became of it
         self._left = threading.Event()
 
@@ -156,21 +158,26 @@ class TransactionalWriter:
         sent: Sent,
         refusing: Refusing | None,
     ) -> Receipt:
-        names, put = self._names, putter(producer)
+        names = self._names
         ends = [Ends() for _ in parts]
+        if wait_s := self._pacing.wait_s():
+            sent()
+            self._left.wait(wait_s)
         producer.begin_transaction()
         for part, of in zip(parts, ends, strict=True):
             put_outputs(producer, part, refusing)
-            part.put_first(put, names)
-            part.put_second(put, names, of)
-            part.put_third(put, names)
-        offsets_of = [part.offset for part in parts]
-        producer.send_offsets_to_transaction(offsets_of, member.metadata, self._limits.call_s)
+            put_records(producer, part.first(names))
+            put_records(producer, part.second(names, of))
+            put_records(producer, part.third(names))
+        sent()
+        offsets = [part.offset for part in parts]
+        producer.send_offsets_to_transaction(offsets, member.metadata, self._limits.call_s)
         self._unless_left()
+        began_s = time.monotonic()
         if refusing is not None or any(part.commit.redirected for part in parts):
             producer.flush(self._limits.call_s)  # tells where retry records are
-        sent()
         _patiently(lambda s: producer.commit_transaction(s), self._limits)
+        self._pacing.learn(time.monotonic() - began_s)
         return _receipt(parts, ends)
 
     def _unless_left(self) -> None:
@@ -249,17 +256,17 @@ class CompensatingWriter:
             raise CommitFailed(_how(error), _why(error)) from error
 
     def _stages(self, producer: Producer, parts: Sequence[Part], refusing: Refusing) -> Receipt:
-        put = putter(producer, refusing.failed)
-        ends = [Ends(refusing.failed) for _ in parts]
+        names, heard = self._names, refusing.failed
+        ends = [Ends(heard) for _ in parts]
         for part in parts:
             put_outputs(producer, part, refusing)
-            part.put_first(put, self._names)
+            put_records(producer, part.first(names), heard)
         self._acknowledged(producer, refusing)
         for part, of in zip(parts, ends, strict=True):
-            part.put_second(put, self._names, of)
+            put_records(producer, part.second(names, of), heard)
         self._acknowledged(producer, refusing)
         for part in parts:
-            part.put_third(put, self._names)
+            put_records(producer, part.third(names), heard)
         self._acknowledged(producer, refusing)
         return _receipt(parts, ends)
 
@@ -373,7 +380,7 @@ class Committer:
     def submit(
         self, parts: Sequence[Part], member: Membership, sent: Sent = _nobody
     ) -> Future[Receipt]:
-        """`sent` is called when brokers are all that it waits for, or when it is over."""
+        """`sent` is called when it begins to wait for brokers, or when it is over."""
         future = self._put((parts, member, sent))
         future.add_done_callback(lambda _: sent())
         return future

@@ -14,15 +14,16 @@ and always right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.retry_records import (
-    RetryRecord,
+    Header,
     TaskName,
     dead_letter_headers,
     reason_headers,
+    retry_headers,
 )
 from sexton.machines.retry_rounds import Commit, Failure, Item, Outcome
 from sexton.retry.handlers import RoundOfTask
@@ -30,7 +31,9 @@ from sexton.retry.messages import Output
 from sexton.retry.outcomes import failure_of
 from sexton.retry.topics import Names
 
-Put = Callable[..., None]  # confluent_kafka's produce: topic, value, key, partition, ...
+OnDelivery = Callable[[Any, Any], None]
+# Topic, value, key, partition, headers, and who is to hear where it is.
+Record = tuple[str, bytes | None, bytes | None, int, list[Header] | None, OnDelivery | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,41 +54,36 @@ class Part:
     def outputs(self) -> Sequence[Output]:
         return () if self.of is None else self.of.outputs
 
-    def put_first(self, put: Put, names: Names) -> None:
+    def first(self, names: Names) -> Iterator[Record]:
         """After the outputs."""
-        of, commit, partition = self.of, self.commit, self.name.partition
+        of, commit, partition, topic = self.of, self.commit, self.name.partition, names.locks
         if of is not None:
             for item in commit.dead:
-                self._put_dead_letter(put, names, of, item)
-        said, told = "", reason_headers("")
+                yield self._dead_letter(names, of, item)
+        said, told = "", None
         for key, value, reason in commit.locks:
-            if not reason:
-                put(names.locks, value, key, partition)
-                continue
             if reason != said:  # what fails together fails for the same reason
-                said, told = reason, reason_headers(reason)
-            put(names.locks, value, key, partition, headers=told)
+                said, told = reason, reason_headers(reason) or None
+            yield topic, value, key, partition, told, None
 
-    def put_second(self, put: Put, names: Names, ends: Ends) -> None:
-        of, commit, partition = self.of, self.commit, self.name.partition
+    def second(self, names: Names, ends: Ends) -> Iterator[Record]:
+        of, commit, partition, topic = self.of, self.commit, self.name.partition, names.retry
         prefix, last = self.name.prefix, len(commit.redirected) - 1
         for number, item in enumerate(commit.redirected):
             assert of is not None
             key, value, headers, timestamp_ms = of.payload(item)
-            value, told = RetryRecord(key, item.key, value, headers, timestamp_ms).encode()
-            name = b"%b%d" % (prefix, item.id)
-            if number in (0, last):
-                put(names.retry, value, name, partition, headers=told, on_delivery=ends.note)
-            else:
-                put(names.retry, value, name, partition, headers=told)
+            told = retry_headers(key, item.key, value, headers, timestamp_ms)
+            heard = ends.note if number in (0, last) else None
+            yield topic, value or b"", b"%b%d" % (prefix, item.id), partition, told, heard
         for name in commit.retry_tombstones:
-            put(names.retry, None, name, partition)
+            yield topic, None, name, partition, None, None
 
-    def put_third(self, put: Put, names: Names) -> None:
+    def third(self, names: Names) -> Iterator[Record]:
+        topic, partition = names.locks, self.name.partition
         for name in self.commit.lock_tombstones:
-            put(names.locks, None, name, self.name.partition)
+            yield topic, None, name, partition, None, None
 
-    def _put_dead_letter(self, put: Put, names: Names, of: RoundOfTask, item: Item) -> None:
+    def _dead_letter(self, names: Names, of: RoundOfTask, item: Item) -> Record:
         payload = of.payload(item)
         failure = item.failure or Failure("no reason was given")
         error = of.errors.get(item.id)
@@ -96,7 +94,7 @@ class Part:
         )  # fmt: skip
         assert item.outcome is Outcome.DEAD
         headers = [*payload.headers, *told]
-        put(names.dead, payload.value, payload.key, self.name.partition, headers=headers)
+        return names.dead, payload.value, payload.key, self.name.partition, headers, None
 
 
 class Ends:

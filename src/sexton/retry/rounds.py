@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from sexton.base.errors import SextonError
+from sexton.machines.retry_rounds import Outcome
 from sexton.machines.retry_task import Task
 from sexton.retry.config import RetryConfig
 from sexton.retry.handlers import Calm, Handling, RoundOfTask
@@ -103,7 +104,7 @@ class Rounds:
         else:
             keys = [_key(key_of(message)) for message in messages]
         begins = task.begin(now(), offsets, keys, None, owned.cache)
-        read = {item.id: owned.cache.get(item.id) for item in begins.retries}
+        read = owned.cache.of([item.id for item in begins.retries])
         return RoundOfTask(begins, self._place(task), messages, read)
 
     def _place(self, task: Task) -> Place:
@@ -160,14 +161,9 @@ class Rounds:
         return []
 
     def _count(self, of: RoundOfTask) -> None:
-        ran = failed = 0
-        for item in of.round.work:
-            if item.outcome is not None:
-                ran += 1
-                if item.failure is not None:
-                    failed += 1
-                    self._counters.count("attempts", outcome=item.outcome.value)
-        self._counters.count("attempts", ran - failed, outcome="done")
+        ended = [item.outcome for item in of.round.work]
+        for outcome in Outcome:
+            self._counters.count("attempts", ended.count(outcome), outcome=outcome.value)
 
 
 def part_of(task: Task, commit: Any, of: RoundOfTask | None) -> Part:

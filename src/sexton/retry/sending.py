@@ -1,6 +1,6 @@
 """Records into the producer's queue; and if one of them is an output that will not be taken, whose?
 
-    putter        produce, which waits where the queue is full
+    put_records   what we write ourselves; waits where the queue is full
     put_outputs   what handlers sent; raises RefusedOutputs for one that librdkafka refuses itself
     Refusing      hears from brokers which outputs they did not take
     Topics        looks for the topics that handlers send to, before the first record of each
@@ -12,7 +12,7 @@ beside it. Hence the look: one question for each topic, and again after somethin
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollectio
 from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]
 
 from sexton.retry.messages import Output
-from sexton.retry.records_out import Part, Put
+from sexton.retry.records_out import OnDelivery, Part, Record
 from sexton.retry.refusals import Refusal, What
 
 ROOM_S = 0.05  # until there is room in the producer's queue again
@@ -36,7 +36,6 @@ REFUSED: Final[dict[int, What]] = {
     KafkaError.TOPIC_EXCEPTION: "the topic",  # its name is none
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "the topic",
 }
-OnDelivery = Callable[[Any, Any], None]
 
 
 class RefusedOutputs(Exception):
@@ -67,29 +66,33 @@ class Refusing:
             self.found.append(_refusal(partition, output, error))
 
 
-def putter(producer: Producer, on_delivery: OnDelivery | None = None) -> Put:
+def put_records(
+    producer: Producer, records: Iterable[Record], on_delivery: OnDelivery | None = None
+) -> None:
     """`on_delivery` hears of each record that names nobody else."""
     produce = producer.produce
-
-    def put(*record: Any, **more: Any) -> None:
-        if on_delivery is not None:
-            more.setdefault("on_delivery", on_delivery)
-        while True:
-            try:
-                produce(*record, **more)
-                return
-            except BufferError:
-                producer.poll(ROOM_S)
-
-    return put
+    for topic, value, key, partition, headers, heard in records:
+        told = heard or on_delivery
+        more: dict[str, Any] = {}
+        try:
+            if told is not None:
+                more = {"on_delivery": told}
+            if headers is not None:
+                more["headers"] = headers
+            if more:
+                produce(topic, value, key, partition, **more)
+            else:
+                produce(topic, value, key, partition)
+        except BufferError:
+            _put_when_there_is_room(producer, topic, value, key, partition, **more)
 
 
 def put_outputs(producer: Producer, part: Part, refusing: Refusing | None) -> None:
     """As many as there are messages, so it is done with little ado."""
-    of, produce, put = part.name.partition, producer.produce, putter(producer)
+    of, produce = part.name.partition, producer.produce
     for output in part.outputs:
         topic, value, key, partition, headers, _ = output
-        more: dict[str, Any] = {}
+        more: dict[str, Any] | None = None
         try:
             if headers or refusing is not None:
                 more = _more(of, output, refusing)
@@ -97,11 +100,21 @@ def put_outputs(producer: Producer, part: Part, refusing: Refusing | None) -> No
             else:
                 produce(topic, value, key, partition)
         except BufferError:
-            put(topic, value, key, partition, **more)
+            _put_when_there_is_room(producer, topic, value, key, partition, **(more or {}))
         except KafkaException as error:
             if error.args[0].code() not in REFUSED:
                 raise
             raise RefusedOutputs([_refusal(of, output, error.args[0])]) from error
+
+
+def _put_when_there_is_room(producer: Producer, *record: Any, **more: Any) -> None:
+    while True:
+        producer.poll(ROOM_S)
+        try:
+            producer.produce(*record, **more)
+            return
+        except BufferError:
+            continue
 
 
 def _more(of: int, output: Output, refusing: Refusing | None) -> dict[str, Any]:
@@ -124,8 +137,10 @@ class Topics:
         self._known: set[str] = set()
         self._missed: set[str] = set()  # these were waited for once
 
-    def check(self, producer: Producer, parts: Iterable[Part]) -> None:
+    def check(self, producer: Producer, parts: Sequence[Part]) -> None:
         """Or RefusedOutputs."""
+        if {output[0] for part in parts for output in part.outputs} <= self._known:
+            return
         outputs, refusals = _one_of_each(parts), []
         for topic in outputs.keys() - self._known:
             try:

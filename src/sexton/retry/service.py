@@ -218,19 +218,21 @@ class Service:
         """Until it is; the group is polled meanwhile, and given no messages."""
         if is_done(QUIET_S):
             return
-        self.consumer.pause([self._at(each) for each in self._all() if not each.is_paused])
+        self._inflow.pause(each for each in self._all() if not each.is_paused)
         while not is_done(0.1):
             if self.stopping.is_set() and self._running is not None and self._gives_up():
                 break
             if not self._callback:
                 self._inflow.keep(self.consumer.poll(0))
-        self.consumer.resume([self._at(each) for each in self._all() if not each.is_paused])
+        self._inflow.resume(each for each in self._all() if not each.is_paused)
 
     _callback = False  # inside one of the group's, nobody may poll
 
     def _complete(self) -> None:
         """What was handled is committed; harmless a second time."""
         if self._running is not None:
+            if not self._callback and self._commits.is_under_way:
+                self._inflow.poll_ahead()  # for the round after this one, while that one ends
             self._settle()  # the commit before; a callback may complete this one meanwhile
         running, self._running = self._running, None
         if running is None:
@@ -263,7 +265,7 @@ class Service:
             self._start(owned, "asked")
         elif task.paused != owned.is_paused:
             owned.is_paused = task.paused
-            (self.consumer.pause if task.paused else self.consumer.resume)([self._at(owned)])
+            (self._inflow.pause if task.paused else self._inflow.resume)([owned])
 
     def _failed(self, owned: Owned, task: Task, how: Ended, why: str) -> None:
         extra = {"task": str(task.name), "how": how, "why": why}
@@ -279,7 +281,7 @@ class Service:
         self._inflow.forget({owned.partition}, moved=False)
         if not owned.is_paused:
             owned.is_paused = True
-            self.consumer.pause([self._at(owned)])
+            self._inflow.pause([owned])
         owned.starting = self._io.start_up(owned.name, pause_s)
         self.counters.count("starts", why=why)
 
@@ -339,9 +341,6 @@ class Service:
                 self._confirmed(owned, owned.task)
 
     # ── the group ──
-
-    def _at(self, owned: Owned) -> TopicPartition:
-        return TopicPartition(owned.name.topic, owned.partition)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._inflow.forget({at.partition for at in partitions}, moved=True)
