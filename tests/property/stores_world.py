@@ -30,6 +30,7 @@ from sexton.machines.stores_events import (
     Committed,
     Discard,
     Effect,
+    Elsewhere,
     Event,
     Fenced,
     FetchOffset,
@@ -69,6 +70,7 @@ class Mistakes:
     stable_end_by_generation_alone: bool = False
     acknowledged_before_applied: bool = False  # the broker's
     no_horizon: bool = False
+    lands_anywhere: bool = False  # nobody looks where the first record of a new owner lands
     fenced_stand_still: bool = False  # who is fenced does not start again, owner or not
 
 
@@ -79,6 +81,7 @@ class Limits:
     aborts: int = 0
     unsure: int = 0
     passes: int = 0  # of a long time, and a cleaner after it
+    old_news: int = 0  # promotions that ask leaders which were replaced
     epochs: int = 4  # two that fence each other could do so for ever
     states: int = 200_000
 
@@ -122,6 +125,7 @@ class Instance:
     early_end: int | None = None
     early_offset: int | None = None
     told: int | None = None
+    misled: bool = False  # it asks leaders that were replaced
 
     def copy(self) -> Instance:
         return replace(
@@ -140,8 +144,8 @@ class Instance:
             tuple(sorted(self.data.items())), self.found, self.disk_input,
             tuple(sorted(self.overlay.items())), self.outputs, self.hand, self.pending,
             self.running, self.next_input, self.epoch, self.txn, self.heard, self.torn,
-            self.early_end, self.early_offset, self.told, t.role, t.generation, t.store,
-            t.input_position, t.phase,
+            self.early_end, self.early_offset, self.told, self.misled, t.role, t.generation,
+            t.store, t.input_position, t.phase, t.least_end, t.astray,
         )  # fmt: skip
 
 
@@ -156,7 +160,7 @@ class World:
     owner: str = ""
     offset: int | None = None
     now_ms: int = LONG_MS
-    used: Limits = field(default_factory=lambda: Limits(0, 0, 0, 0, 0))
+    used: Limits = field(default_factory=lambda: Limits(0, 0, 0, 0, 0, 0))
     wrong: str | None = None
 
     def copy(self) -> World:
@@ -235,6 +239,12 @@ class Rules:
             done = self._carry_out(after, name, it.pending[0])
             if done is not None:
                 yield f"{name}: {done}", after
+            if it.pending[0] == FetchOffset() and world.used.old_news < self.limits.old_news:
+                after = self._spend(world, "old_news")
+                misled = after.instances[name]
+                misled.misled, misled.told, misled.pending = True, None, ()
+                self._tell(after, name, OffsetTold(None))
+                yield f"{name}: an old leader knows of no offset", after
         if it.heard < world.generation:
             after = world.copy()
             after.instances[name].heard = world.generation
@@ -391,7 +401,8 @@ class Rules:
         if self.mistakes.resume_from_group and effect.promoted:
             it.next_input = it.told
             it.task.handle(Processed(it.told or 0))
-        if effect.promoted and self._owns(world, it):
+        # Who was misled is judged by what it commits.
+        if effect.promoted and self._owns(world, it) and not it.misled:
             self._check_store(world, name)
 
     def _check_store(self, world: World, name: str) -> None:
@@ -437,8 +448,11 @@ class Rules:
                 it.early_end = None
                 if self.mistakes.stable_end_by_generation_alone:
                     end = world.stable
-                start = 0
-                bounds = Bounds(start, end, world.log_end)
+                start, log_end = 0, world.log_end
+                it.misled = it.misled and _old_end(world) >= effect.least_end
+                if it.misled:
+                    end = log_end = _old_end(world)
+                bounds = Bounds(start, end, log_end)
                 self._tell(world, name, BoundsTold(self._now(world), bounds))
                 return f"learns that the changelog ends at {end}"
             case Replay(position, _):
@@ -465,7 +479,7 @@ class Rules:
             return None
         world.epoch += 1
         it.epoch = world.epoch
-        it.pending = ()
+        it.pending, it.misled = (), False
         self._tell(world, name, Initialised())
         return "has a new epoch"
 
@@ -479,7 +493,9 @@ class Rules:
             offset, it.early_offset = it.early_offset, None
         it.told, it.pending = offset, ()
         # The group's offset is also a witness. A shell with these mistakes does not call it.
-        told = self.mistakes in (Mistakes(), Mistakes(acknowledged_before_applied=True))
+        told = self.mistakes in (
+            Mistakes(), Mistakes(acknowledged_before_applied=True), Mistakes(lands_anywhere=True)
+        )  # fmt: skip
         trusting = self.mistakes.trust_local_checkpoint
         self._tell(world, name, OffsetTold(offset if told or trusting else None))
         return f"learns that {offset} is committed"
@@ -531,6 +547,12 @@ class Rules:
         for key, value in (*changes, (POSITION, effect.next_input)):
             world.log += (Entry(world.log_end, number, key, value, world.now_ms),)
             world.log_end += 1
+        first = min(e.offset for e in world.log if e.txn == number)
+        anywhere = self.mistakes.lands_anywhere or effect.lands_at is None
+        if not anywhere and first != effect.lands_at:
+            self._decide(world, number, "abort")
+            self._tell(world, name, Elsewhere(first))
+            return f"writes at {first}, not at {effect.lands_at}"
         it.txn = number
         if self.mistakes.disk_before_commit:
             _write(it.data, changes)
@@ -565,6 +587,12 @@ def _after_crash(it: Instance) -> Instance:
     return Instance(
         Task(it.task.config), dict(it.data), it.found, it.disk_input, epoch=-1, heard=it.heard
     )
+
+
+def _old_end(world: World) -> int:
+    """Where the changelog ended before its last transaction."""
+    last = len(world.txns) - 1
+    return min((e.offset for e in world.log if e.txn == last), default=0)
 
 
 def _clean(world: World) -> None:

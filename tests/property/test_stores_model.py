@@ -54,6 +54,11 @@ BROKEN = {
         ONE_MOVE,
         Mistakes(acknowledged_before_applied=True, resume_from_group=True),
     ),
+    "nobody looks where a new owner's first record lands": (
+        "a a",
+        Limits(rebalances=1, old_news=1),
+        Mistakes(lands_anywhere=True),
+    ),
     "a disk older than a cleaned tombstone": (
         DELETED,
         Limits(rebalances=1, passes=1, epochs=2),
@@ -99,7 +104,9 @@ def test_every_history_with_one_commit_is_right() -> None:
     assert searched.states < limits.states
 
 
-LONG = Limits(rebalances=6, crashes=3, aborts=3, unsure=3, passes=2, epochs=40, states=600)
+LONG = Limits(
+    rebalances=6, crashes=3, aborts=3, unsure=3, passes=2, old_news=3, epochs=40, states=600
+)
 
 
 def test_long_histories_are_right() -> None:

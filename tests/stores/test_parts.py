@@ -15,7 +15,7 @@ from sexton.machines.stores_events import Checkpoint, Lineage
 from sexton.stores.disks import Disk, MemoryDisk, RocksDisk
 from sexton.stores.layout import decode_checkpoint, encode_checkpoint
 from sexton.stores.numbers import Progress
-from sexton.stores.partitioner import Partitioner, murmur2
+from sexton.stores.partitioner import Partitioner
 from sexton.stores.serdes import SERDES, serde_of
 from sexton.stores.task import AppConfig, Task
 from sexton.stores.view import Store, after_prefix
@@ -151,7 +151,6 @@ def test_checkpoints_are_read_as_they_were_written() -> None:
     ],
 )
 def test_keys_go_where_javas_client_sends_them(key: bytes, hashed: int) -> None:
-    assert murmur2(key) == hashed & 0xFFFFFFFF
     assert Partitioner(7).of(key) == (hashed & 0x7FFFFFFF) % 7
 
 

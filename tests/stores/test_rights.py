@@ -1,4 +1,4 @@
-"""Who may not read how warm a copy is still sees everything else."""
+"""Who may not read how warm a copy is still sees everything else, and that this is missing."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from sexton.testing.apache_kafka import ApacheKafka, KafkaConfig
 from sexton.testing.waiting import until
 from tests.stores.counting import app
 from tests.stores.harness import make_topics, wait_until_active
+from tests.stores.test_commands import sexton
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
@@ -35,6 +36,11 @@ def test_a_group_that_one_may_not_read(tmp_path: Path) -> None:
                 until(lambda: seen(servers) == ("a", "b", True), "b has told of its copy", 60)
                 deny(servers, "counter-copies-b")
                 until(lambda: seen(servers) == ("a", "b", False), "b's word is not for us", 60)
+                code, told = sexton("status", "counter", "-b", servers)
+    assert code == 3
+    why = "how warm its copies are cannot be read: GROUP_AUTHORIZATION_FAILED"
+    assert told["incomplete"] == [{"subject": "counter-copies-b", "why": why}]
+    assert [each["owner"] for each in told["tasks"]] == ["a"]
 
 
 def seen(servers: str) -> tuple[str | None, str, bool] | None:

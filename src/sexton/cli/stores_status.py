@@ -68,6 +68,8 @@ def command(
             out.rows("copies", COPIES, [row for task in found.tasks for row in _copies(task)])
         if not found.instances:
             out.incomplete(application, "no instance of it runs now")
+        for group, why in found.unread:
+            out.incomplete(group, f"how warm its copies are cannot be read: {why}")
         for task in found.tasks:
             if task.owner is None:
                 out.incomplete(f"{task.task}-{task.partition}", "nobody works on it now")

@@ -20,6 +20,12 @@ in one batch with the changelog offset that they reach. A crash in between leave
 and the changelog heals it. After an abort the overlay is dropped; when nobody knows how a commit
 ended, the task starts again and finds out by reading.
 
+Why that high watermark is the real one: it may not be. A leader that was replaced and has not heard
+of it tells an old one, and a true beginning of the log. But the first changelog record of a new
+owner is acknowledged by all in sync, so where it lands is the real end. If that is not the place up
+to which the store was read, somebody committed in between: the transaction is aborted before anyone
+has seen it, and the promotion starts again, and reads on.
+
 The input position is a changelog record, so store and position cannot disagree. The group's offset
 serves fencing, and as a witness: where it is ahead of the changelog, that has lost records.
 
@@ -33,10 +39,10 @@ from dataclasses import field, replace
 from typing import assert_never
 
 from sexton.base.lazy_dataclass import dataclass
+from sexton.machines.stores_doubts import cut, foreign, too_old
 from sexton.machines.stores_events import (
     Aborted,
     Apply,
-    Bounds,
     BoundsTold,
     Checkpoint,
     Commit,
@@ -44,6 +50,7 @@ from sexton.machines.stores_events import (
     Committed,
     Discard,
     Effect,
+    Elsewhere,
     Event,
     Fenced,
     FetchOffset,
@@ -91,6 +98,7 @@ class Asking:
 
     told: bool = False
     offset: int | None = None
+    since_ms: int | None = None  # the first time that nobody gave the bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +111,7 @@ class CatchingUp:
 @dataclass(frozen=True, slots=True)
 class Running:
     next_input: int | None  # in the overlay
+    lands_at: int | None = None  # where its first changelog record must land; None: one has
     committing: bool = False
 
 
@@ -124,6 +133,8 @@ class Task:
     input_position: int | None = None  # on the disk, too
     phase: Phase = field(default_factory=Idle)
     saved_ms: int = 0  # the disk's own `caught_up_ms`
+    least_end: int = 0  # of the changelog: below it lies what we have written ourselves
+    astray: int = 0  # promotions in a row that ended with `Elsewhere`
 
     def handle(self, event: Event) -> list[Effect]:
         match event:
@@ -148,9 +159,10 @@ class Task:
                 return self._commit(self.phase, now_ms)
             case Committed() if isinstance(self.phase, Running):
                 return self._committed(event, self.phase)
+            case Elsewhere() if isinstance(self.phase, Running):
+                return self._elsewhere(event, self.phase)
             case Aborted() if isinstance(self.phase, Running):
-                self.phase = Running(self.input_position)
-                return [Discard(), Run(self.input_position, promoted=False)]
+                return self._aborted(self.phase)
             case Unsure() | Fenced("producer") if self.role is Role.ACTIVE:
                 return [Discard(), *self._promote()]
             case Fenced("group", refused):
@@ -176,13 +188,15 @@ class Task:
         if event.damaged is not None:
             return self._wipe(event.damaged)
         if event.found is not None and event.found.lineage != event.lineage:
-            return self._wipe(_foreign(event.found.lineage, event.lineage))
+            return self._wipe(foreign(event.found.lineage, event.lineage))
         return []
 
     def _given(self, event: Given) -> list[Effect]:
         assert self.lineage is not None, "a store is opened before it is given a role"
         before, last = self.role, self.generation
         self.role, self.generation = event.role, event.generation
+        if event.role is not Role.ACTIVE:
+            self.least_end, self.astray = 0, 0
         match event.role:
             case Role.NONE:
                 self.phase = Idle()
@@ -218,8 +232,8 @@ class Task:
 
     def _find_bounds(self) -> FindBounds:
         if self.store is None:
-            return FindBounds(-1, -1)
-        return FindBounds(self.store.position, self.store.leader_epoch)
+            return FindBounds(-1, -1, self.least_end)
+        return FindBounds(self.store.position, self.store.leader_epoch, self.least_end)
 
     # ── reading the changelog ──
 
@@ -247,10 +261,10 @@ class Task:
         store, bounds = self.store, event.bounds
         if store is None or self.config.trust_local_checkpoint:
             return []
-        why = _cut(store, bounds)
+        why = cut(store, bounds)
         behind = store.position < bounds.log_end  # else there is nothing that it could miss
         if why is None and behind and self._stale(event.asked_ms, store.position, bounds.mtro):
-            why = self._too_old(event.asked_ms)
+            why = too_old(store, event.asked_ms, self.config)
         return [] if why is None else self._wipe(why)
 
     def _look_again(self) -> list[Effect]:
@@ -274,15 +288,6 @@ class Task:
             return False  # none that was written since has been cleaned and kept its time
         return mtro is None or start < mtro
 
-    def _too_old(self, now_ms: int) -> str:
-        assert self.store is not None
-        away_s = (now_ms - self.store.caught_up_ms) // 1000
-        kept_s = self.config.delete_retention_ms // 1000
-        return (
-            f"it was last complete {away_s} s ago, and tombstones are kept for {kept_s} s:"
-            " it may hold keys that were deleted since"
-        )
-
     def _read(self, event: Read) -> list[Effect]:
         store, phase = self.store, self.phase
         if store is None or not isinstance(phase, Following | CatchingUp):
@@ -291,7 +296,7 @@ class Task:
             return []  # from before the store was wiped
         moved, caught_up = event.position > store.position, event.position >= event.end
         if moved and self._stale(event.asked_ms, event.start, event.mtro):
-            wiped = self._wipe(self._too_old(event.asked_ms))
+            wiped = self._wipe(too_old(store, event.asked_ms, self.config))
             if isinstance(phase, CatchingUp):
                 self.phase = Asking(told=True, offset=phase.offset)
             return [*wiped, self._find_bounds()]
@@ -328,16 +333,22 @@ class Task:
                 " or somebody moved the group's offset"
             )
         next_input = phase.offset if known is None else known
-        self.phase = Running(next_input)
+        assert self.store is not None
+        self.phase = Running(next_input, lands_at=self.store.position)
         return [Run(next_input, promoted=True)]
 
     def _tick(self, now_ms: int) -> list[Effect]:
-        phase = self.phase
-        if not isinstance(phase, CatchingUp):
-            return []
-        if now_ms - phase.moved_ms <= self.config.restore_timeout_ms:
-            return []
-        return self._stop(self._stands_still(phase))
+        phase, patience_ms = self.phase, self.config.restore_timeout_ms
+        match phase:
+            case CatchingUp(moved_ms=since_ms) if now_ms - since_ms > patience_ms:
+                return self._stop(self._stands_still(phase))
+            case Asking(told=True, since_ms=None) if self.least_end:
+                self.phase = replace(phase, since_ms=now_ms)
+            case Asking(since_ms=int(since_ms)) if now_ms - since_ms > patience_ms:
+                return self._stop(
+                    f"no leader of the changelog has what this task wrote below {self.least_end}"
+                )
+        return []
 
     def _stands_still(self, phase: CatchingUp) -> str:
         at = self.store.position if self.store is not None else 0
@@ -363,7 +374,7 @@ class Task:
         if quiet and now_ms - self.store.caught_up_ms < self.config.renew_ms:
             return []
         self.phase = replace(phase, committing=True)
-        return [Commit(self.generation, phase.next_input)]
+        return [Commit(self.generation, phase.next_input, phase.lands_at)]
 
     def _committed(self, event: Committed, phase: Running) -> list[Effect]:
         assert self.store is not None and phase.committing
@@ -371,8 +382,24 @@ class Task:
         self.store = Checkpoint(
             self.store.lineage, event.position, event.leader_epoch, event.asked_ms
         )
-        self.phase = Running(phase.next_input)
+        self.phase, self.least_end, self.astray = Running(phase.next_input), 0, 0
         return [self._apply(self.store), Run(phase.next_input, promoted=False)]
+
+    def _elsewhere(self, event: Elsewhere, phase: Running) -> list[Effect]:
+        """Whoever told the end of the changelog did not lead it any more; or it has two writers."""
+        self.least_end, self.astray = max(self.least_end, event.offset + 1), self.astray + 1
+        if self.astray < self.config.most_astray:
+            return [Discard(), *self._promote()]
+        return self._stop(
+            f"the changelog was read to {phase.lands_at}, and what this task wrote next is at"
+            f" {event.offset}, {self.astray} times in a row: somebody else writes to it"
+        )
+
+    def _aborted(self, phase: Running) -> list[Effect]:
+        if phase.lands_at is not None:
+            return [Discard(), *self._promote()]  # where its records were, nobody has told
+        self.phase = Running(self.input_position)
+        return [Discard(), Run(self.input_position, promoted=False)]
 
     def check(self) -> None:
         assert self.store is None or self.lineage is not None
@@ -380,22 +407,3 @@ class Task:
             assert self.role is Role.ACTIVE and self.store is not None
         if isinstance(self.phase, Following):
             assert self.role is Role.STANDBY
-
-
-def _foreign(found: Lineage, wanted: Lineage) -> str:
-    if found.cluster_id != wanted.cluster_id:
-        return f"it is of the cluster {found.cluster_id}, this one is {wanted.cluster_id}"
-    return "its changelog was deleted and made again since"
-
-
-def _cut(store: Checkpoint, bounds: Bounds) -> str | None:
-    if store.position > bounds.log_end:
-        return f"it is at {store.position}, and the changelog ends at {bounds.log_end}"
-    if store.position < bounds.log_start:
-        return f"it is at {store.position}, and the changelog begins at {bounds.log_start} now"
-    if bounds.parts_at is not None and bounds.parts_at < store.position:
-        return (
-            f"it is at {store.position}, and the changelog of its time ended at {bounds.parts_at}:"
-            " there was an unclean election"
-        )
-    return None

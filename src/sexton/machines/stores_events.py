@@ -27,6 +27,8 @@ class TaskConfig:
     restore_timeout_ms: int = 300_000
     # For the lab only: believe the local disk on promotion, as Kafka Streams did (KAFKA-16017).
     trust_local_checkpoint: bool = False
+    # So many promotions in a row whose first record lands elsewhere: somebody else writes there.
+    most_astray: int = 5
 
     @property
     def horizon_ms(self) -> int:
@@ -151,6 +153,13 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """The first changelog record did not land where it must: nothing of it may be committed."""
+
+    offset: int  # where it landed
+
+
+@dataclass(frozen=True, slots=True)
 class Aborted:
     """The transaction has ended, and nothing of it will ever be seen."""
 
@@ -184,6 +193,7 @@ Event = (
     | Processed
     | CommitDue
     | Committed
+    | Elsewhere
     | Aborted
     | Unsure
     | Fenced
@@ -213,10 +223,14 @@ class FetchOffset:
 
 @dataclass(frozen=True, slots=True)
 class FindBounds:
-    """Answered by `BoundsTold`; `leader_epoch` is that of the checkpoint."""
+    """Answered by `BoundsTold`; `leader_epoch` is that of the checkpoint.
+
+    Whoever says that the changelog ends before `least_end` does not lead it any more: ask on.
+    """
 
     position: int
     leader_epoch: int
+    least_end: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,10 +259,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Outputs, changelog, input position and offset in one transaction, with this generation."""
+    """Outputs, changelog, input position and offset in one transaction, with this generation.
+
+    If the first changelog record lands anywhere but at `lands_at`, it is `Elsewhere`, and aborted.
+    """
 
     generation: int
     next_input: int
+    lands_at: int | None = None  # None: anywhere
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from random import Random
 from typing import Any, Generic, TypeVar
 
 from sexton.base.errors import Refused
@@ -85,6 +86,18 @@ class Talking(Client):
             self.world.after(PAUSE_MS, lambda: hear(None))
         else:
             self.call(target, step.request, hear, step.version, step.timeout_ms)
+
+    def ask_anew(self, partition: TopicPartition) -> None:
+        """Takes some broker's word again for who leads it; that may be an old one.
+
+        Whom to ask is drawn apart, so that asking changes nothing else of a run.
+        """
+        if partition not in self._leaders:
+            return  # then it is asked for anyway
+        usual, self.random = self.random, Random(f"{self.address} {self.world.now_ms}")
+        self.forget(partition)
+        self.leader(partition)
+        self.random = usual
 
     def asked(
         self,

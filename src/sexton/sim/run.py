@@ -30,8 +30,9 @@ from sexton.sim.stage import Stage, Undo
 from sexton.sim.store_checks import CHANGELOG, OUTPUT, StoreChecks
 from sexton.sim.store_instance import StoreInstance
 from sexton.sim.store_worker import StoreConfig
+from sexton.sim.transactors import TV1, TV2, TransactionalWriter
 from sexton.sim.world import World
-from sexton.sim.writers import TV1, TV2, Habits, KeyedWriter, TransactionalWriter
+from sexton.sim.writers import Habits, KeyedWriter
 
 START_MS = 1_750_000_000_000
 TOPIC = "orders"
@@ -115,14 +116,15 @@ class Run:
         for address in world.processes:
             world.start(address)
         world.run_until(world.now_ms + 20 * MINUTE_MS)
+        kept = (("delete.retention.ms", str(self.options.store_retention_ms)),)
         for number, (topic, partitions) in enumerate(self._topics().items()):
             internal = topic in (TRANSACTION_STATE, CONSUMER_OFFSETS)
             create = admin.CreateTopic(
-                None, topic, f"{number + 1:032x}", partitions, 3, internal=internal
-            )
+                None, topic, f"{number + 1:032x}", partitions, 3, internal=internal,
+                configs=kept if topic == CHANGELOG else (),
+            )  # fmt: skip
             self.stage.order(create)
-        if self.options.stores:
-            kept = (("delete.retention.ms", str(self.options.store_retention_ms)),)
+        if self.options.stores:  # said already; two orders on their way may overtake each other
             self.stage.order(admin.AlterConfigs(None, "topic", CHANGELOG, kept))
         world.run_until(world.now_ms + 20 * MINUTE_MS)
         self._hire()

@@ -15,7 +15,7 @@ from typing import Any
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
-from sexton.machines.stores_events import Bounds
+from sexton.machines.stores_events import Bounds, FindBounds
 from sexton.node.coordinators import CONSUMER_OFFSETS, TRANSACTION_STATE
 from sexton.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from sexton.protocol.messages.add_partitions_to_txn import (
@@ -51,8 +51,8 @@ from sexton.records.few import KeyAndValue
 from sexton.records.layout import HEADER_BYTES, LENGTH_END, BatchHeader
 from sexton.sim.clients import Sequence, batch_of, produce_request, produced
 from sexton.sim.conversations import Talk, Talking
+from sexton.sim.transactors import TV1, TV2
 from sexton.sim.truth import look_at
-from sexton.sim.writers import TV1, TV2
 
 GROUP = "counter"  # the application's
 TRANSACTION_MS = 300_000
@@ -106,9 +106,9 @@ class Producer:
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self._sequences = {}
 
-    def send(self, batches: dict[TopicPartition, list[KeyAndValue]]) -> Talk[dict[Any, int]]:
-        """For each partition, the offset after the last record."""
-        ends: dict[TopicPartition, int] = {}
+    def send(self, batches: dict[TopicPartition, list[KeyAndValue]]) -> Talk[dict[Any, range]]:
+        """For each partition, from the first record to after the last."""
+        landed: dict[TopicPartition, range] = {}
         if self.version == TV1:
             yield from self._announce(list(batches))
         for at, records in batches.items():
@@ -119,8 +119,9 @@ class Producer:
             version = 12 if self.version == TV2 else 11
             answer = yield from self.client.asked(at, request, version, _produce_code)
             sequence.next += len(records)
-            ends[at] = produced(answer).base_offset + len(records)
-        return ends
+            first = produced(answer).base_offset
+            landed[at] = range(first, first + len(records))
+        return landed
 
     def _announce(self, partitions: list[TopicPartition]) -> Talk[None]:
         request = AddPartitionsToTxnRequest(
@@ -167,20 +168,28 @@ def stable_offset(client: Talking, at: TopicPartition) -> Talk[int | None]:
         groups=[OffsetFetchRequestGroup(GROUP, topics=[asked])], require_stable=True
     )
     group = client.coordinator(CONSUMER_OFFSETS, GROUP)
+    client.ask_anew(group)
     answer = yield from client.asked(group, request, 9, _fetched_code, UNSTABLE)
     offset: int = answer.groups[0].topics[0].partitions[0].committed_offset
     return None if offset < 0 else offset
 
 
-def bounds(client: Talking, at: TopicPartition, position: int, epoch: int) -> Talk[Bounds]:
+def bounds(client: Talking, at: TopicPartition, asked: FindBounds) -> Talk[Bounds]:
     latest = ListOffsetsPartition(at.partition, -1, -1)
     request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(at.topic, [latest])])
-    answer = yield from client.asked(at, request, 7, _first_code)
+
+    def code(answer: Any) -> int:
+        """Who has less than was written there does not lead any more."""
+        less = answer.topics and answer.topics[0].partitions[0].offset < asked.least_end
+        return _first_code(answer) or (KafkaError.NOT_LEADER_OR_FOLLOWER if less else 0)
+
+    client.ask_anew(at)
+    answer = yield from client.asked(at, request, 7, code)
     high_watermark: int = answer.topics[0].partitions[0].offset
     standing = yield from _standing(client, at)
     parts_at = None
-    if epoch >= 0 and position >= 0:
-        parts_at = yield from _parts_at(client, at, epoch)
+    if asked.leader_epoch >= 0 and asked.position >= 0:
+        parts_at = yield from _parts_at(client, at, asked.leader_epoch)
     log_end = max(standing.log_end, high_watermark)
     return Bounds(standing.log_start, high_watermark, log_end, standing.mtro, parts_at)
 

@@ -73,19 +73,18 @@ class StoreChecks:
     def initialised(self, worker: Worker) -> None:
         self._owners[worker.partition] = worker
 
-    def promoted(self, worker: Worker) -> None:
-        """Its store is said to be complete, and nothing has been done on top of it."""
+    def promoted(self, worker: Worker, goes_on: int | None, end: int | None = None) -> None:
+        """Its store is said to be the changelog below `end`, and nothing was done on top of it."""
         if self.excused or self._owners.get(worker.partition) is not worker:
             return
         self.counts.promotions += 1
         truth = self._truth(worker.changelog_at)
-        self._same_store(worker, fold(truth))
-        phase = worker.machine.phase
-        goes_on = getattr(phase, "next_input", None) or 0
-        position = _position(truth)
-        if goes_on != position:
+        end = truth.end if end is None else end
+        self._same_store(worker, fold(truth, end))
+        position = _position(truth, end)
+        if (goes_on or 0) != position:
             log = worker.changelog_at
-            what = f"it goes on from input {goes_on}, and {position} is committed in {log}"
+            what = f"it goes on from input {goes_on or 0}, and {position} is committed in {log}"
             self.checks.fail("stale-store", str(worker), what)
         self.counted_once(worker.partition)
 
@@ -123,10 +122,13 @@ class StoreChecks:
     @property
     def caught_up(self) -> bool:
         return self.excused or all(
-            _position(self._truth(TopicPartition(CHANGELOG, number)))
-            >= self._truth(TopicPartition(INPUT, number)).end
+            self._counted_to(number) >= self._truth(TopicPartition(INPUT, number)).end
             for number in self._partitions
         )
+
+    def _counted_to(self, number: int) -> int:
+        truth = self._truth(TopicPartition(CHANGELOG, number))
+        return _position(truth, truth.end)
 
     def finished(self) -> None:
         """Everything has healed, and there was time to count the last input."""
@@ -138,7 +140,7 @@ class StoreChecks:
 
     def _all_counted(self, number: int) -> None:
         source = self._truth(TopicPartition(INPUT, number))
-        position = _position(self._truth(TopicPartition(CHANGELOG, number)))
+        position = self._counted_to(number)
         if position < source.end:
             what = f"inputs are counted up to {position} and end at {source.end}"
             self.checks.fail("not-counted", f"task {number}", what)
@@ -151,14 +153,14 @@ class StoreChecks:
                 self.checks.fail("not-counted", f"task {number}", what)
 
 
-def fold(truth: Truth) -> dict[bytes, bytes]:
-    """The changelog's last committed value of each key of the store."""
-    last = {key: truth.last_before(key, truth.end) for key in truth.keys if key != POSITION}
+def fold(truth: Truth, end: int) -> dict[bytes, bytes]:
+    """The last committed value of each key of the store in the changelog below `end`."""
+    last = {key: truth.last_before(key, end) for key in truth.keys if key != POSITION}
     return {key: each[1] for key, each in last.items() if each and each[1] is not None}
 
 
-def _position(truth: Truth) -> int:
-    last = truth.last_before(POSITION, truth.end)
+def _position(truth: Truth, end: int) -> int:
+    last = truth.last_before(POSITION, end)
     return 0 if last is None else int(last[1] or b"0")
 
 

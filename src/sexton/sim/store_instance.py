@@ -52,6 +52,11 @@ class StoreInstance(Talking):
         )
         self._living = self.talk(self._group.live(), lambda _: None)
 
+    @property
+    def owns(self) -> bool:
+        """Does it work on some task?"""
+        return self.up and bool(self._owned)
+
     def hang(self) -> None:
         """It does not talk to its group any more, and hears nothing of it; its workers go on."""
         self._living.drop()

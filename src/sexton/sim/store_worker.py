@@ -27,6 +27,7 @@ from sexton.machines.stores_events import (
     Committed,
     Discard,
     Effect,
+    Elsewhere,
     Event,
     Fenced,
     FetchOffset,
@@ -49,6 +50,7 @@ from sexton.machines.stores_events import (
     Unsure,
     Wipe,
 )
+from sexton.node.coordinators import CONSUMER_OFFSETS
 from sexton.records.few import KeyAndValue
 from sexton.sim import store_calls as calls
 from sexton.sim.conversations import Conversation, Talk, Talking, Wait
@@ -126,6 +128,7 @@ class Worker:
         self._member, self._failed = member, failed
         self._doing: Conversation[Event | None] | None = None
         self._wanted: Effect | None = None
+        self._misled = False  # who told the end of the changelog did not lead it any more
         self._hand: dict[bytes, bytes | None] = {}
         self._drop()
 
@@ -179,7 +182,8 @@ class Worker:
             self._carry_out(effects)
             if effects[-1] == Run(self._next_input, promoted=True):
                 self._tell(f"is active from input {self._next_input or 0} on")
-                self._checks.promoted(self)
+                if not self._misled:  # else it is judged by what it commits
+                    self._checks.promoted(self, self._next_input)
         elif self._wanted is not None:
             self._begin(self._wanted)  # nothing follows from it: go on
 
@@ -242,20 +246,26 @@ class Worker:
     def _initialise(self) -> Talk[Event | None]:
         yield from self.producer.initialise()
         self._checks.initialised(self)
+        self._misled = False
         return Initialised()
 
     def _ask_offset(self) -> Talk[Event | None]:
         least = self._checks.acknowledged(self)
         offset = yield from calls.stable_offset(self.client, self.input_at)
-        self._checks.told(self, offset, least)
+        if self._leads(self.client.coordinator(CONSUMER_OFFSETS, calls.GROUP)):
+            self._checks.told(self, offset, least)
         return OffsetTold(offset)
 
     def _find_bounds(self, effect: FindBounds) -> Talk[Event | None]:
         asked_ms = self.now_ms
-        found = yield from calls.bounds(
-            self.client, self.changelog_at, effect.position, effect.leader_epoch
-        )
+        found = yield from calls.bounds(self.client, self.changelog_at, effect)
+        self._misled = not self._leads(self.changelog_at)
         return BoundsTold(asked_ms, found)
+
+    def _leads(self, at: TopicPartition) -> bool:
+        """Does whoever has just answered lead it, or was it replaced?"""
+        record = self._checks.checks.image.partitions.get(at)
+        return record is not None and record.leader == self.client.leader(at)
 
     def _replay(self, effect: Replay) -> Talk[Event | None]:
         if effect.end is None:
@@ -311,7 +321,11 @@ class Worker:
         batches = {self.output_at: self._outputs} if self._outputs else {}
         batches[self.changelog_at] = [*self._overlay.items(), (POSITION, b"%d" % effect.next_input)]
         try:
-            ends = yield from self.producer.send(batches)
+            landed = (yield from self.producer.send(batches))[self.changelog_at]
+            if effect.lands_at not in (None, landed.start):
+                self._tell(f"was to write at {effect.lands_at}, and wrote at {landed.start}")
+                self._checks.counts.promotions_astray += 1
+                return Elsewhere(landed.start)
             member, generation = self._member(), self.machine.generation
             latest = self._checks.latest_generation
             yield from self._send_offset(Member(member.member_id, generation), effect.next_input)
@@ -321,10 +335,13 @@ class Worker:
             if refused.error in LEFT_BEHIND:
                 return Fenced("group", generation)
             return Fenced("producer") if refused.error in FENCED else Unsure()
+        if self._misled:
+            self._misled = False
+            self._checks.promoted(self, self.machine.input_position, landed.start)
         self._checks.committed(self, effect.next_input)
         self._tell(f"has committed input up to {effect.next_input}")
         self._hand = dict(self._overlay)
-        return Committed(asked_ms, ends[self.changelog_at], self._leader_epoch())
+        return Committed(asked_ms, landed.stop, self._leader_epoch())
 
     def _send_offset(self, member: Member, next_input: int) -> Talk[None]:
         return self.producer.send_offset(member, self.input_at, next_input)

@@ -40,4 +40,5 @@ class Counts:
     minima_raised: int = 0
     promotions: int = 0
     refused_promotions: int = 0
+    promotions_astray: int = 0
     store_commits: int = 0

@@ -153,6 +153,7 @@ class App:
         return self.query(task, Partitioner(count).of(raw))
 
     def status(self) -> list[TaskStatus]:
+        """Every task that this instance works on or keeps a copy of."""
         return [status_of(each) for _, each in sorted(self._running.workers.items())]
 
     def failures(self) -> dict[TaskId, str]:

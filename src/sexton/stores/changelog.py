@@ -2,7 +2,9 @@
 
 `bounds` is asked in a promotion after fencing, so what it says about the end must not be less than
 what was ever acknowledged. That is the high watermark as a *consumer* is told it (KIP-207): a
-leader that was just elected, and does not know yet what is committed, says so and no number.
+leader that was just elected, and does not know yet what is committed, says so and no number. One
+that was replaced, and has not heard of it, tells an old end; where the caller knows that there is
+more, it asks on.
 """
 
 from __future__ import annotations
@@ -83,11 +85,19 @@ async def _found(client: Client, topic: str, partitions: int) -> Changelog:
 
 
 async def bounds(
-    client: Client, at: TopicPartition, position: int = -1, leader_epoch: int = -1
+    client: Client,
+    at: TopicPartition,
+    position: int = -1,
+    leader_epoch: int = -1,
+    least_end: int = 0,
 ) -> Bounds:
     async def ask() -> Bounds:
         try:
-            return await _bounds(client, await client.place(at), position, leader_epoch)
+            found = await _bounds(client, await client.place(at), position, leader_epoch)
+            if found.high_watermark < least_end:
+                why = f"{at} is said to end at {found.high_watermark}, and goes to {least_end}"
+                raise Refused(KafkaError.NOT_LEADER_OR_FOLLOWER, why)
+            return found
         except (PeerError, Refused):
             client.look_elsewhere()
             raise

@@ -1,8 +1,9 @@
 """One commit of one task: outputs, changelog, input position and offset, or nothing of it.
 
-What comes out is one of four things, and the machine knows what each means:
+What comes out is one of five things, and the machine knows what each means:
 
     Committed            Kafka confirmed; the overlay is at hand to be written down
+    Elsewhere            the changelog is longer than it was said to be: nothing was committed
     Fenced("group")      the group has gone on without us: nothing was committed
     Fenced("producer")   somebody has a newer epoch: nothing was committed
     Unsure               everything else, whether or not the end was asked for
@@ -20,7 +21,7 @@ from dataclasses import replace
 
 from sexton.base.errors import SextonError
 from sexton.base.partitions import TopicPartition
-from sexton.machines.stores_events import Commit, Committed, Fenced, Unsure
+from sexton.machines.stores_events import Commit, Committed, Elsewhere, Fenced, Unsure
 from sexton.stores.fetching import now_ms
 from sexton.stores.local import Local
 from sexton.stores.producing import TaskProducer, is_fenced, is_hopeless, is_left_behind
@@ -48,13 +49,15 @@ class Committing:
 
     async def commit(
         self, effect: Commit, local: Local, generation_now: Callable[[], int]
-    ) -> Committed | Fenced | Unsure:
+    ) -> Committed | Elsewhere | Fenced | Unsure:
         began_s, asked_ms = time.monotonic(), now_ms()
         ending, generation = False, effect.generation
         around, at = self._around, self._changelog_at
         try:
             batches = await around.thread(local.batches, at, effect.next_input, asked_ms)
-            ends = await self._producer.send(batches)
+            landed = (await self._producer.send(batches))[at]
+            if effect.lands_at not in (None, landed.start):
+                return await self._went_astray(effect.lands_at, landed.start)
             # A newer generation that left the task with us counts as well.
             generation = generation_now()
             member = replace(around.membership(), generation=generation)
@@ -66,7 +69,14 @@ class Committing:
         self.last_s = time.monotonic()
         around.numbers.committed(self.last_s - began_s)
         local.hand = dict(local.store.take())
-        return Committed(asked_ms, ends[at], await self._leader_epoch())
+        return Committed(asked_ms, landed.stop, await self._leader_epoch())
+
+    async def _went_astray(self, wanted: int | None, offset: int) -> Elsewhere:
+        why = f"the changelog was read to {wanted}, and the first record after it is at {offset}"
+        about = {"task": self._name, "why": why}
+        log.warning("commit given up: the task starts again", extra=about)
+        await self._producer.abort()
+        return Elsewhere(offset)
 
     async def _failed(self, error: SextonError, ending: bool, generation: int) -> Fenced | Unsure:
         about = {"task": self._name, "why": str(error)}

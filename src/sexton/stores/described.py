@@ -22,7 +22,7 @@ from sexton.stores import changelog as changelogs
 from sexton.stores.coordinators import Coordinator
 from sexton.stores.group import PROTOCOL
 from sexton.stores.sayings import Said, decode_claims, decode_share
-from sexton.stores.warmth import Warmth, told_by
+from sexton.stores.warmth import Warmth, copies_group, told_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ class Application:
     state: str  # of the group
     instances: tuple[str, ...]
     tasks: tuple[Described, ...]
+    unread: tuple[tuple[str, str], ...] = ()  # groups that tell of copies, and why not to us
 
 
 async def describe(client: Client, application_id: str) -> Application:
@@ -57,16 +58,14 @@ async def describe(client: Client, application_id: str) -> Application:
         for each in group.members
     ]
     topics = {task: topic for said, _ in members for task, topic in said.topics.items()}
-    warmth = {
-        said.instance: await _warmth(client, application_id, said.instance) for said, _ in members
-    }
+    warmth, unread = await _warmth(client, application_id, [said.instance for said, _ in members])
     described = [
         await _task(client, application_id, TaskId(task, number), topic, members, warmth)
         for task, topic in sorted(topics.items())
         for number in sorted((await client.topology([topic])).topic(topic).partitions)
     ]
     names = tuple(sorted(said.instance for said, _ in members))
-    return Application(group.group_state, names, tuple(described))
+    return Application(group.group_state, names, tuple(described), tuple(unread))
 
 
 async def _group(client: Client, application_id: str) -> DescribedGroup:
@@ -91,13 +90,18 @@ async def _group(client: Client, application_id: str) -> DescribedGroup:
 
 
 async def _warmth(
-    client: Client, application_id: str, instance: str
-) -> Mapping[TopicPartition, Warmth]:
-    """Told in a group of its own, which not everybody may read who may read the application's."""
-    try:
-        return await told_by(client, application_id, instance)
-    except Refused:
-        return {}
+    client: Client, application_id: str, instances: list[str]
+) -> tuple[dict[str, Mapping[TopicPartition, Warmth]], list[tuple[str, str]]]:
+    """Told in groups of their own, which not everybody may read who may read the application's."""
+    told: dict[str, Mapping[TopicPartition, Warmth]] = {}
+    unread = []
+    for instance in instances:
+        try:
+            told[instance] = await told_by(client, application_id, instance)
+        except Refused as refused:
+            told[instance] = {}
+            unread.append((copies_group(application_id, instance), refused.error.name))
+    return told, unread
 
 
 async def _task(

@@ -179,8 +179,8 @@ def _open(path: Path, read_only: bool) -> Rdict:
     try:
         from rocksdict import AccessType, Options, Rdict
     except ImportError:
-        hint = "pip install 'sexton[stores]', or store='memory' for a test"
-        raise Missing("rocksdict", hint) from None
+        hint = """pip install "sexton[stores]", or store="memory" for a test"""
+        raise Missing("rocksdict", "is not installed", hint) from None
     options = Options(raw_mode=True)
     options.create_if_missing(not read_only)
     options.set_keep_log_file_num(2)

@@ -1,17 +1,15 @@
-"""Which partition does a key belong to? The one that Kafka's Java client would choose.
+"""Which partition does a record go to? Its key says (`records.key_hash`), or they take turns.
 
-murmur2 of the key's bytes, made positive, modulo the number of partitions. Keys come again and
-again, so what was worked out once is remembered, for as many keys as fit.
+Keys come again and again, so what was worked out once is remembered, for as many keys as fit.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from sexton.records.key_hash import partition_of
+
 MOST_REMEMBERED: Final = 100_000
-_FACTOR = 0x5BD1E995
-_SEED = 0x9747B28C
-_32 = 0xFFFFFFFF
 
 
 class Partitioner:
@@ -32,18 +30,5 @@ class Partitioner:
         if found is None:
             if len(self._known) >= MOST_REMEMBERED:
                 self._known.clear()
-            found = self._known[key] = (murmur2(key) & 0x7FFFFFFF) % self.count
+            found = self._known[key] = partition_of(key, self.count)
         return found
-
-
-def murmur2(data: bytes) -> int:
-    size = len(data)
-    mixed = _SEED ^ size
-    for at in range(0, size & ~3, 4):
-        word = int.from_bytes(data[at : at + 4], "little") * _FACTOR & _32
-        word = (word ^ word >> 24) * _FACTOR & _32
-        mixed = mixed * _FACTOR & _32 ^ word
-    if size & 3:
-        mixed = (mixed ^ int.from_bytes(data[size & ~3 :], "little")) * _FACTOR & _32
-    mixed = (mixed ^ mixed >> 13) * _FACTOR & _32
-    return mixed ^ mixed >> 15

@@ -121,9 +121,9 @@ class TaskProducer:
 
     async def send(
         self, batches: Mapping[TopicPartition, list[bytearray]]
-    ) -> dict[TopicPartition, int]:
-        """For each partition, the offset after the last record; returns when all are taken."""
-        ends: dict[TopicPartition, int] = {}
+    ) -> dict[TopicPartition, range]:
+        """For each partition, from the first record to after the last; when all are taken."""
+        landed: dict[TopicPartition, range] = {}
         transaction = self._began()
         if transaction.version == ANNOUNCED:
             new = [at for at in batches if at not in self._joined]
@@ -140,8 +140,9 @@ class TaskProducer:
             for at, base in (await self._until_taken(now)).items():
                 if base < 0:
                     raise NotWritten(str(at), "its leader does not say where the records are")
-                ends[at] = base + counts[at]
-        return ends
+                first = landed[at].start if at in landed else base
+                landed[at] = range(first, base + counts[at])
+        return landed
 
     async def _until_taken(
         self, batches: dict[TopicPartition, bytearray]

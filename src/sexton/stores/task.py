@@ -104,10 +104,13 @@ class AppConfig:
             raise ConfigError("commit_interval_ms", why)
 
     def changelog(self, task: str) -> str:
+        """The name of a task's changelog topic."""
         return f"{self.application_id}-{task}-changelog"
 
     def transactional_id(self, task: str, partition: int) -> str:
+        """Under which one partition of a task writes; only its owner does."""
         return f"{self.application_id}-{task}-{partition}"
 
     def directory(self, task: str, partition: int) -> Path:
+        """Where one partition's store is on this machine."""
         return self.state_dir / self.application_id / f"{task}-{partition}"

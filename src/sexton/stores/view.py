@@ -52,6 +52,7 @@ class Store:
     # ── one key ──
 
     def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key, what is not committed yet included; `default` if there is none."""
         raw = DATA + self._encode_key(key)
         try:
             value = self._overlay[raw]
@@ -66,6 +67,7 @@ class Store:
         self._set(DATA + self._encode_key(key), self._encode_value(value))
 
     def delete(self, key: Any) -> None:
+        """The key has no value from here on; the changelog gets a tombstone."""
         self._set(DATA + self._encode_key(key), None)
 
     def _set(self, raw: bytes, value: bytes | None) -> None:
@@ -114,6 +116,7 @@ class Store:
         return self._overlay
 
     def drop(self) -> None:
+        """Forgets what was written since the last commit."""
         self._overlay, self.overlay_bytes = {}, 0
 
 
@@ -137,6 +140,7 @@ class View:
         self.input_position = decode_position(reading.get(POSITION))
 
     def get(self, key: Any, default: Any = None) -> Any:
+        """The committed value of a key; `default` if there is none."""
         value = self._reading.get(DATA + self._key.encode(key))
         return default if value is None else self._value.decode(value)
 
@@ -146,12 +150,14 @@ class View:
     def scan(
         self, start: Any = None, end: Any = None, *, backwards: bool = False
     ) -> Iterator[tuple[Any, Any]]:
+        """Keys in [start, end), in the order of their bytes; None is open."""
         first = DATA if start is None else DATA + self._key.encode(start)
         last = AFTER_DATA if end is None else DATA + self._key.encode(end)
         for key, value in self._reading.scan(first, last, backwards=backwards):
             yield self._key.decode(key[1:]), self._value.decode(value)
 
     def prefix(self, prefix: Any) -> Iterator[tuple[Any, Any]]:
+        """Keys that begin with this one's bytes."""
         raw = DATA + self._key.encode(prefix)
         for key, value in self._reading.scan(raw, after_prefix(raw)):
             yield self._key.decode(key[1:]), self._value.decode(value)

@@ -274,9 +274,9 @@ class Worker:
                 group = self._around.config.application_id
                 found = await stable_offset(self._around.client, group, self._input_at, PATIENCE)
                 return OffsetTold(None if found is None else found.offset)
-            case FindBounds(position, leader_epoch):
-                asked_ms, client = now_ms(), self._around.client
-                told = await changelogs.bounds(client, self._changelog_at, position, leader_epoch)
+            case FindBounds(position, epoch, least_end):
+                asked_ms, client, at = now_ms(), self._around.client, self._changelog_at
+                told = await changelogs.bounds(client, at, position, epoch, least_end)
                 return BoundsTold(asked_ms, told)
             case Replay(start, end):
                 return await self._read(start, end)

@@ -18,7 +18,8 @@ from sexton.records.control import ControlRecord
 from sexton.records.layout import CONTROL
 from sexton.records.tables import Array, HeaderTable
 from sexton.records.tables import field as column
-from tests.simulation.planted.planting import Patch, plant
+from tests.patching import Patch
+from tests.simulation.planted.planting import plant
 
 Fates = Callable[..., Array]
 

@@ -13,12 +13,11 @@ state stores in `store_plants`; `recipes` has for each the circumstances under w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-Patch = Callable[[object, str, object], Any]  # owner, name, what takes its place; returns the old
-Plant = Callable[[Patch], None]
+from tests.patching import Plant, patching
+
 PLANTS: dict[str, Plant] = {}
 
 
@@ -30,21 +29,10 @@ def plant(function: Plant) -> Plant:
 @contextmanager
 def planted(name: str | None) -> Iterator[None]:
     """The mistake of that name is in the code meanwhile; None plants nothing."""
-    undo: list[tuple[object, str, object]] = []
-
-    def patch(owner: object, attribute: str, new: object) -> Any:
-        old = vars(owner)[attribute]  # as it is kept: a classmethod stays one
-        undo.append((owner, attribute, old))
-        setattr(owner, attribute, new)
-        return old
-
-    try:
+    with patching() as patch:
         if name is not None:
             PLANTS[name](patch)
         yield
-    finally:
-        for owner, attribute, old in reversed(undo):
-            setattr(owner, attribute, old)
 
 
 def wrong(name: str) -> str:

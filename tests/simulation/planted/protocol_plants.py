@@ -22,7 +22,8 @@ from sexton.node.cleaning import Cleaning
 from sexton.node.coordination import Coordination
 from sexton.node.replica import Leading, Replica
 from sexton.protocol.messages.fetch import FetchPartition
-from tests.simulation.planted.planting import Patch, plant
+from tests.patching import Patch
+from tests.simulation.planted.planting import plant
 
 
 def _silence(patch: Patch) -> None:

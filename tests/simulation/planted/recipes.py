@@ -156,12 +156,20 @@ ZOMBIES = Recipe(
     )
 )  # fmt: skip
 
+# Who is promoted asks leaders that were replaced while its predecessor went on without them.
+UNSEEN = Recipe(
+    replace(
+        STORES.options, faults=("taken-over-unseen",), hours=9, store_pause_ms=3 * MINUTE_MS,
+        write_pause_ms=5 * MINUTE_MS, fault_pause_ms=20 * MINUTE_MS,
+    )
+)  # fmt: skip
+
 # They are away for longer than the tombstones of the changelog are kept; many keys stay deleted.
 STORES_AWAY = Recipe(
     replace(
-        STORES.options, faults=("killed-instance",), hours=6, keys=40, deletes=0.5,
-        store_retention_ms=10 * MINUTE_MS, fault_pause_ms=15 * MINUTE_MS,
-        fault_lasts_ms=60 * MINUTE_MS,
+        STORES.options, faults=("back-after-long",), hours=8, keys=40, deletes=0.5,
+        store_retention_ms=10 * MINUTE_MS, fault_pause_ms=20 * MINUTE_MS,
+        segment_bytes=1_500, stretch=12, transactional_writers=0,
     )
 )  # fmt: skip
 
@@ -226,6 +234,7 @@ OF_THE_STORES = (
     "generation-left-out",
     "nobody-fenced",
     "overlay-before-commit",
+    "landed-anywhere",
     "no-horizon",
 )
 
@@ -260,7 +269,8 @@ HUNTS: dict[str, Hunt] = {
     "generation-left-out": Hunt(ZOMBIES, 1, 3, ("old-generation-commits",)),
     "nobody-fenced": Hunt(ZOMBIES, 1, 3, ("counted-twice",), first_counts=False),
     "overlay-before-commit": Hunt(STORES_AND_BROKERS, 1, 3, (STALE_STORE,)),
-    "no-horizon": Hunt(STORES_AWAY, 2, 8, (STALE_STORE,)),
+    "landed-anywhere": Hunt(UNSEEN, 4, 10, (STALE_STORE,)),
+    "no-horizon": Hunt(STORES_AWAY, 3, 5, (STALE_STORE,)),
 }
 
 

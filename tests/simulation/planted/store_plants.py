@@ -18,7 +18,8 @@ from sexton.sim.options import MINUTE_MS, Options
 from sexton.sim.run import Run
 from sexton.sim.store_calls import Member
 from sexton.sim.store_worker import StoreConfig, Worker
-from tests.simulation.planted.planting import Patch, plant
+from tests.patching import Patch
+from tests.simulation.planted.planting import plant
 
 LATE_MS = 10 * MINUTE_MS
 
@@ -84,6 +85,19 @@ def overlay_before_commit(patch: Patch) -> None:
         return talk
 
     right = patch(Worker, "_commit", early)
+
+
+@plant
+def landed_anywhere(patch: Patch) -> None:
+    """An owner's first record may land anywhere, and the group's offset be ahead of its store."""
+
+    def arrive(task: machine.Task, phase: machine.CatchingUp) -> list[Effect]:
+        effects: list[Effect] = right(task, replace(phase, offset=task.input_position))
+        if isinstance(task.phase, machine.Running):
+            task.phase = replace(task.phase, lands_at=None)
+        return effects
+
+    right = patch(machine.Task, "_arrive", arrive)
 
 
 @plant

@@ -13,20 +13,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
 
+from sexton.base.partitions import TopicPartition
 from sexton.log import memory_disk
 from sexton.log.cleaner import Prepared
 from sexton.machines import controller as admin
 from sexton.node.broker import Broker
+from sexton.node.coordinators import CONSUMER_OFFSETS
 from sexton.node.outside import CONTROLLER
 from sexton.node.replica import Replica
 from sexton.sim.checks import Violation
 from sexton.sim.claims import Claims
 from sexton.sim.faults import FAULTS
+from sexton.sim.network_faults import isolate
 from sexton.sim.options import HOUR_MS, MINUTE_MS, Options
 from sexton.sim.run import TOPIC, Result, Run
 from sexton.sim.stage import Stage, Undo
+from sexton.sim.store_checks import CHANGELOG
+from sexton.sim.store_instance import StoreInstance
+from sexton.sim.transactors import TransactionalWriter
 from sexton.sim.world import World
-from sexton.sim.writers import TransactionalWriter
 from tests.simulation.planted.planting import planted
 
 SMALL = Options(
@@ -64,6 +69,65 @@ def deaf_leader(stage: Stage, random: Random) -> tuple[str, Undo] | None:
     network.cut(CONTROLLER, leader)
     told = f"broker {leader}, a leader, does not hear the controller"
     return told, lambda: network.mend(CONTROLLER, leader)
+
+
+def taken_over_unseen(stage: Stage, random: Random) -> tuple[str, Undo | None] | None:
+    """All but one broker are cut off, among them the leaders of state and offsets. The owner of the
+    task goes on with the one that is left, and is closed: the next one is told old news by most.
+    """
+    led = (TopicPartition(CHANGELOG, 0), TopicPartition(CONSUMER_OFFSETS, 0))
+    leaders = {leader for at in led if (leader := stage.leader(at)) is not None}
+    others = [each for each in stage.brokers() if each not in leaders]
+    owners = [each for each in stage.instances if isinstance(each, StoreInstance) and each.owns]
+    if not others or not owners or stage.world.network.cuts:
+        return None
+    left = random.choice(others)
+    mend = [isolate(stage, each) for each in stage.brokers() if each != left]
+
+    def close() -> None:
+        for owner in owners if not stage.calm else []:
+            owner.close()
+
+    def end() -> None:
+        for undo in mend:
+            undo()
+        for owner in owners:
+            owner.start()
+
+    stage.world.after(25 * MINUTE_MS, close)
+    stage.world.after(180 * MINUTE_MS, end)
+    return f"all brokers but {left} are cut off", None
+
+
+def back_after_long(stage: Stage, random: Random) -> tuple[str, Undo | None] | None:
+    """An instance with a copy is away while tombstones go. Once it is back, all others go."""
+    instances = [each for each in stage.instances if isinstance(each, StoreInstance)]
+    copying = [each for each in instances if each.up and not each.owns]
+    if not copying or not all(each.up for each in instances):
+        return None
+    away = random.choice(copying)
+    others = [each for each in instances if each is not away]
+
+    def close() -> None:
+        for other in others if not stage.calm else []:
+            other.close()
+
+    def end() -> None:
+        for other in others:
+            other.start()
+
+    away.kill()
+    stage.world.after(180 * MINUTE_MS, away.start)
+    stage.world.after(190 * MINUTE_MS, close)
+    stage.world.after(220 * MINUTE_MS, end)
+    return f"instance {away.name} is away, and then all others are", None
+
+
+OF_TRIALS = {
+    "deaf-leader": deaf_leader,
+    "taken-over-unseen": taken_over_unseen,
+    "back-after-long": back_after_long,
+}
 
 
 class Collecting(Claims):
@@ -126,7 +190,7 @@ class Trial(Run):
 
 @contextmanager
 def _circumstances(recipe: Recipe) -> Iterator[None]:
-    """What only trials know: a fault of their own, and disks that write small files at once."""
+    """What only trials know: faults of their own, and disks that write small files at once."""
     right = memory_disk._survivors
 
     def survivors(inode: memory_disk._Inode, random: Random) -> bytes:
@@ -134,13 +198,14 @@ def _circumstances(recipe: Recipe) -> Iterator[None]:
             return bytes(inode.data)
         return right(inode, random)
 
-    FAULTS["deaf-leader"] = deaf_leader
+    FAULTS.update(OF_TRIALS)
     memory_disk._survivors = survivors
     try:
         yield
     finally:
         memory_disk._survivors = right
-        del FAULTS["deaf-leader"]
+        for name in OF_TRIALS:
+            del FAULTS[name]
 
 
 def trial(recipe: Recipe, seed: int, plant: str | None) -> Result:

@@ -13,6 +13,8 @@ from sexton.machines.stores_events import (
     CommitDue,
     Committed,
     Discard,
+    Effect,
+    Elsewhere,
     Fenced,
     FetchOffset,
     FindBounds,
@@ -79,16 +81,92 @@ def test_a_promotion_fences_first_and_asks_for_the_end_last() -> None:
 def test_nothing_is_applied_before_the_commit_is_confirmed() -> None:
     task = running()
     assert task.handle(Processed(9)) == []
-    assert task.handle(CommitDue(NOW_MS)) == [Commit(1, 9)]
+    assert task.handle(CommitDue(NOW_MS)) == [Commit(1, 9, lands_at=10)]
     assert task.handle(CommitDue(NOW_MS)) == []  # one at a time
     assert task.handle(Committed(NOW_MS, 13, 0)) == [Apply(at(13), 9), Run(9, promoted=False)]
 
 
 def test_an_abort_goes_back_to_what_is_committed() -> None:
     task = running()
+    task.handle(Processed(7))
+    task.handle(CommitDue(NOW_MS))
+    task.handle(Committed(NOW_MS, 13, 0))
     task.handle(Processed(9))
     task.handle(CommitDue(NOW_MS))
-    assert task.handle(Aborted()) == [Discard(), Run(5, promoted=False)]
+    assert task.handle(Aborted()) == [Discard(), Run(7, promoted=False)]
+
+
+def test_after_an_abort_of_its_first_commit_it_has_to_read_again() -> None:
+    """Its own records are in the changelog now, and the end is somewhere else."""
+    task = running()
+    task.handle(Processed(9))
+    task.handle(CommitDue(NOW_MS))
+    assert task.handle(Aborted()) == [Discard(), InitProducer()]
+
+
+# ── an end that was told by a leader that was replaced ──
+
+
+def landing_elsewhere(task: Task, lands_at: int, offset: int) -> list[Effect]:
+    task.handle(Processed(9))
+    assert task.handle(CommitDue(NOW_MS)) == [Commit(1, 9, lands_at)]
+    return task.handle(Elsewhere(offset))
+
+
+def test_a_first_record_that_lands_elsewhere_starts_the_promotion_again() -> None:
+    task = running()
+    assert landing_elsewhere(task, 10, 14) == [Discard(), InitProducer()]
+    task.handle(Initialised())
+    # Its own record at 14 is in the changelog: who says that it ends before is asked no more.
+    assert task.handle(OffsetTold(5)) == [FindBounds(10, 0, least_end=15)]
+    assert task.handle(bounds(16)) == [Replay(10, 16)]
+    [_, run] = task.handle(Read(NOW_MS, 10, 16, 16, 0, 7))
+    assert run == Run(7, promoted=True)
+    task.handle(Processed(9))
+    assert task.handle(CommitDue(NOW_MS)) == [Commit(1, 9, lands_at=16)]
+    task.handle(Committed(NOW_MS, 18, 0))
+    task.handle(Processed(11))
+    assert task.handle(CommitDue(NOW_MS)) == [Commit(1, 11)]  # from now on nobody else can write
+
+
+def test_an_owner_that_is_kept_still_has_to_prove_its_first_commit() -> None:
+    task = running()
+    assert task.handle(Given(NOW_MS, Role.ACTIVE, 2)) == []
+    task.handle(Processed(9))
+    assert task.handle(CommitDue(NOW_MS)) == [Commit(2, 9, lands_at=10)]
+
+
+def test_a_changelog_with_another_writer_stops_the_task() -> None:
+    task, read_to = running(), 10
+    for end in range(20, 60, 10):
+        assert landing_elsewhere(task, read_to, end) == [Discard(), InitProducer()]
+        task.handle(Initialised())
+        task.handle(OffsetTold(5))
+        task.handle(bounds(end + 2))
+        task.handle(Read(NOW_MS, read_to, end + 2, end + 2, 0, 5))
+        read_to = end + 2
+    _, stop = landing_elsewhere(task, read_to, 60)
+    assert isinstance(stop, Stop)
+    assert "5 times in a row: somebody else writes to it" in stop.why
+
+
+def test_nobody_is_waited_for_without_an_end() -> None:
+    """An unclean election may have lost what the task wrote."""
+    task = running()
+    landing_elsewhere(task, 10, 14)
+    task.handle(Initialised())
+    task.handle(OffsetTold(5))
+    assert task.handle(Tick(NOW_MS)) == []
+    assert task.handle(Tick(NOW_MS + 60_000)) == []
+    _, stop = task.handle(Tick(NOW_MS + 60_001))
+    assert isinstance(stop, Stop)
+    assert "what this task wrote below 15" in stop.why
+
+
+def test_a_copy_does_not_wait_for_what_its_instance_wrote() -> None:
+    task = running()
+    landing_elsewhere(task, 10, 14)
+    assert task.handle(Given(NOW_MS, Role.STANDBY, 2)) == [Discard(), FindBounds(10, 0)]
 
 
 def test_when_nobody_knows_it_starts_again() -> None:
@@ -109,7 +187,7 @@ def test_an_owner_of_the_next_generation_goes_on_undisturbed() -> None:
     task = running()
     task.handle(Processed(9))
     assert task.handle(Given(NOW_MS, Role.ACTIVE, 2)) == []
-    assert task.handle(CommitDue(NOW_MS)) == [Commit(2, 9)]
+    assert task.handle(CommitDue(NOW_MS)) == [Commit(2, 9, lands_at=10)]
     # Refused with a number from before it heard of the new one: the task is its own all the same.
     assert task.handle(Fenced("group", 1)) == [Discard(), InitProducer()]
 
@@ -193,7 +271,7 @@ def test_a_reader_whose_place_is_gone_asks_for_the_bounds() -> None:
 def test_a_quiet_owner_says_now_and_then_that_it_is_complete() -> None:
     task = running()
     assert task.handle(CommitDue(NOW_MS + 1000)) == []
-    assert task.handle(CommitDue(NOW_MS + DAY_MS // 20)) == [Commit(1, 5)]
+    assert task.handle(CommitDue(NOW_MS + DAY_MS // 20)) == [Commit(1, 5, lands_at=10)]
 
 
 def test_a_trusting_task_does_not_read_at_all() -> None:

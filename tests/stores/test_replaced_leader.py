@@ -1,0 +1,105 @@
+"""A promotion that asks a leader which was replaced, and has not heard of it.
+
+    broker 1    leads the changelog, and is cut off
+    A           goes on with brokers 2 and 3, from 104 to 110
+    B           has a copy at 104, and asks broker 1 where the changelog ends: at 104
+                ── the line is mended, and an input comes ──
+    B           was to write at the end that it was told, and writes after A's records
+
+The group's offset would tell as well; so it has expired, as those of a group without members do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from sexton.machines import stores as machine
+from sexton.machines.stores_events import Effect
+from sexton.testing.embedded import EmbeddedCluster
+from sexton.testing.waiting import until
+from tests.stores.counting import INPUT, SINK, app
+from tests.stores.harness import (
+    regressions,
+    state,
+    sums,
+    wait_until_active,
+    wait_until_done,
+    write,
+)
+
+CHANGELOG = "counter-counts-changelog"
+ONE_EACH = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+
+
+@pytest.fixture
+def three() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(options=ONE_EACH) as cluster:
+        for topic in (INPUT, SINK):
+            cluster.create_topic(topic, [[2, 3, 1]])
+        cluster.create_topic(CHANGELOG, [[1, 2, 3]], {"cleanup.policy": "compact"})
+        yield cluster
+
+
+def count_to(servers: str, directory: Path, so_far: int, more: int) -> None:
+    write(servers, [(0, "key_17")] * more)
+    with app(servers, directory) as one:
+        wait_until_done(one, so_far + more)
+
+
+def forget_offsets(servers: str) -> None:
+    """As `offsets.retention.minutes` does, sooner."""
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    admin.delete_consumer_groups(["counter"])["counter"].result(60)
+
+
+def promoted_by_old_news(three: EmbeddedCluster, tmp_path: Path) -> list[tuple[str, int]]:
+    first, *others = three.bootstrap_servers.split(",")
+    count_to(three.bootstrap_servers, tmp_path / "a", 0, 104)
+    with app(three.bootstrap_servers, tmp_path / "b") as copying:
+        wait_until_active(copying, 1)
+        assert state(copying, 0) == {"key_17": 104}
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        three.elect(topic, 0, 2)
+    three.isolate(1)
+    three.wait_for(CHANGELOG, 0, lambda state: state.leader != 1)
+    count_to(",".join(others), tmp_path / "a", 104, 6)
+    forget_offsets(",".join(others))
+    with app(first, tmp_path / "b") as back:
+        wait_until_active(back, 1)
+        assert state(back, 0) == {"key_17": 104}  # it cannot know better
+        three.heal()
+        three.wait_until_in_sync(CHANGELOG)
+        write(",".join(others), [(0, "key_17")])
+        until(lambda: len(sums(three.bootstrap_servers, 0)) > 110, "it has counted on", 120)
+    return sums(three.bootstrap_servers, 0)
+
+
+def test_what_was_read_from_a_replaced_leader_is_not_counted_on(
+    three: EmbeddedCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = promoted_by_old_news(three, tmp_path)
+    assert found[-1] == ("key_17", 111)
+    assert regressions(found) == []
+    assert "commit given up" in caplog.text
+
+
+def test_without_that_rule_it_counts_from_110_to_105(
+    three: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: nobody looks where the first record lands."""
+    right = machine.Task._arrive
+
+    def arrive(task: machine.Task, phase: machine.CatchingUp) -> list[Effect]:
+        effects = right(task, phase)
+        if isinstance(task.phase, machine.Running):
+            task.phase = replace(task.phase, lands_at=None)
+        return effects
+
+    monkeypatch.setattr(machine.Task, "_arrive", arrive)
+    found = promoted_by_old_news(three, tmp_path)
+    assert regressions(found) == ["Key: key_17, LastValue: 110, NewValue: 105"]
