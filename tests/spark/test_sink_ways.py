@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sexton.spark import exactly_once, sink, sink_ways
 from sexton.spark.session import arrow_batches_of, setting
+from sexton.spark.sink_collecting import Collector
 from sexton.spark.sink_ways import is_narrow
 from sexton.testing.embedded import EmbeddedCluster
 from tests.spark.sink_faults import EPOCH_S, committed, stream_of, trouble
@@ -96,13 +97,74 @@ def test_a_batch_that_is_larger_than_the_last_is_left_to_a_task(
     assert trouble(committed(three, "suddenly", 2), 23) == []
 
 
+LARGE = 100_000  # bytes of a row; those of the first files have some
+
+
+@contextmanager
+def most_result_bytes(spark: SparkSession, limit: int) -> Iterator[None]:
+    """Spark gives no more than this to the driver, from the next job on."""
+    conf: Any = spark.sparkContext._jsc.sc().conf()
+    conf.set("spark.driver.maxResultSize", str(limit))
+    try:
+        yield
+    finally:
+        conf.remove("spark.driver.maxResultSize")
+
+
+@pytest.mark.parametrize(
+    ("kept", "most", "given", "ways"),
+    [
+        (1 << 20, 2 << 30, 40, ["_from_here", "_answers"]),  # it has them, and lets them go
+        (32 << 20, 1 << 20, 40, ["_from_here", "_answers"]),  # Spark refuses to give them
+        (32 << 20, 2 << 30, 40, ["_from_here"]),  # the control: they are not too large
+    ],
+    ids=["ours", "spark", "neither"],
+)
+def test_rows_that_suddenly_are_much_larger_go_the_long_way(
+    spark: SparkSession, three: EmbeddedCluster, tmp_path: Path, taken: list[str],
+    monkeypatch: pytest.MonkeyPatch, kept: int, most: int, given: int, ways: list[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(sink_ways, "MOST_BYTES", kept)
+    topic = f"larger-{kept}-{most}"
+    three.create_topic(topic, 2)
+    rows_in_files(tmp_path / "files", [3, given], [0, LARGE])
+    with most_result_bytes(spark, most):
+        run(stream_of(spark, tmp_path / "files"), three, topic, tmp_path / "checkpoint")
+    assert taken == ["_answers", *ways]
+    seen = committed(three, topic, 2)
+    assert trouble(seen, 3 + given) == []
+    assert sum(len(value or b"") for _at, _key, value in seen) >= given * LARGE
+
+
+def test_no_more_rows_are_asked_for_than_would_be_small(
+    spark: SparkSession, three: EmbeddedCluster, tmp_path: Path, taken: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A few large rows, and then many of that size: the driver does not take them all to see it."""
+    monkeypatch.setattr(sink_ways, "FEW_BYTES", 10 * LARGE)
+    asked: list[int] = []
+    first = Collector.first
+
+    def watched(self: Collector, df: DataFrame, rows: int) -> list[Any]:
+        asked.append(rows)
+        return first(self, df, rows)
+
+    monkeypatch.setattr(Collector, "first", watched)
+    three.create_topic("more", 1)
+    rows_in_files(tmp_path / "files", [3, 40], [LARGE, LARGE])
+    run(stream_of(spark, tmp_path / "files"), three, "more", tmp_path / "checkpoint")
+    assert taken == ["_answers", "_from_here", "_in_one_task"]
+    assert asked == [10]  # nine are small, and one to see that there are more
+    assert trouble(committed(three, "more", 1), 43) == []
+
+
 def test_the_driver_keeps_the_order_of_several_source_partitions(
     spark: SparkSession, three: EmbeddedCluster, tmp_path: Path, taken: list[str]
 ) -> None:
     three.create_topic("parts", 1)
     rows_in_files(tmp_path / "files", [5, 40])
     stream = stream_of(spark, tmp_path / "files")
-    with setting(spark, "spark.sql.files.maxPartitionBytes", 600):
+    with setting(spark, "spark.sql.files.maxPartitionBytes", 600):  # less than a file: some parts
         run(stream, three, "parts", tmp_path / "checkpoint")
     assert taken == ["_answers", "_from_here"]
     assert [int(value or b"") for _at, _key, value in committed(three, "parts", 1)] == [*range(45)]
@@ -182,14 +244,15 @@ def test_every_column_means_the_same_whoever_sends(
     assert [value for _at, key, value, *_rest in found[0] if key == b"b"] == [None, None]
 
 
-def rows_in_files(directory: Path, counts: list[int]) -> str:
+def rows_in_files(directory: Path, counts: list[int], widths: list[int] | None = None) -> str:
     """So many rows in each file, numbered from one to the next; Spark goes by their times."""
     directory.mkdir()
     first = 0
     for number, count in enumerate(counts):
         values = range(first, first + count)
         keys = [b"key-%d" % (value % 7) for value in values]
-        table = pa.table({"key": keys, "value": [str(value) for value in values]})
+        width = widths[number] if widths else 0
+        table = pa.table({"key": keys, "value": [str(value).rjust(width) for value in values]})
         path = directory / f"{number}.parquet"
         pq.write_table(table, path, row_group_size=10)
         os.utime(path, (EPOCH_S + number, EPOCH_S + number))

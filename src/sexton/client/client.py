@@ -34,6 +34,8 @@ class Client:
         self._locks: dict[Address, asyncio.Lock] = {}  # one attempt at a time for each address
         self._quotas: dict[int, ReadQuota] = {}
         self._turn = 0  # whom to ask first, see `look_elsewhere`
+        # By kind and key, the broker that coordinates it; whoever is refused there clears it.
+        self.coordinators: dict[tuple[int, str], int] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -42,6 +44,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
+        """Closes every connection; whoever waits for an answer gets an error."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -92,7 +95,7 @@ class Client:
         address = self._known.get(node)
         if address is None:
             up = ", ".join(map(str, sorted(self._known))) or "none"
-            raise NoAnswer(f"broker {node}", "is not in the cluster", f"brokers: {up}")
+            raise NoAnswer(f"broker {node}", "is not up: the cluster does not name it", f"up: {up}")
         try:
             return await self._connected((address.host, address.port))
         except PeerError as error:

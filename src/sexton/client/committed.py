@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sexton.client.replica import Chunk, RawBatch
-from sexton.protocol.messages.fetch import AbortedTransaction
 from sexton.records.control import ControlType, first_control_record
 
 
@@ -45,9 +44,3 @@ class CommittedBatches:
 def _aborts(batch: RawBatch) -> bool:
     record = first_control_record(batch.data, f"marker at offset {batch.header.base_offset}")
     return record is not None and record.type == ControlType.ABORT
-
-
-def aborted_in(chunks: list[Chunk]) -> list[AbortedTransaction]:
-    """All that a replica said were aborted, each once."""
-    found = {(a.first_offset, a.producer_id): a for chunk in chunks for a in chunk.aborted}
-    return [found[key] for key in sorted(found)]

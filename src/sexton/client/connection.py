@@ -53,7 +53,8 @@ class ClientConfig:
     request_timeout_ms: int = 30_000
     socket_connection_setup_timeout_ms: int = 10_000
     most_answer_bytes: int = 256 << 20  # a peer that announces more is no Kafka broker
-    tls: ssl.SSLContext | None = None
+    tls: ssl.SSLContext | None = None  # None: in plain text
+    # Says who we are, before anything else is asked.
     authenticate: Callable[[Connection], Awaitable[None]] | None = None
     max_bytes_per_s: float | None = None  # of records, read from any one broker by this client
 
@@ -196,9 +197,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
+        """False once either side has closed it."""
         return self._lost is None
 
     def close(self) -> None:
+        """At once; whoever waits for an answer gets an error."""
         self._hang_up("the connection was closed here")
 
     def connection_lost(self, exc: Exception | None) -> None:

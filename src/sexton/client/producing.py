@@ -11,8 +11,9 @@ for a request of some size: what a broker does for a request it need not do for 
 
 The first batch of a partition goes ahead of all others. A broker that has to add the partition to
 the transaction may not be ready for it, the leader may just be moving: it is sent again until it is
-taken, which is safe, as it is the same batch under the same sequence. Any error after that fails
-the whole send. Whoever sends begins again with a new epoch then; to repair a pipeline of which some
+taken, which is safe, as it is the same batch under the same sequence. That takes a while, in which
+later batches are queued and those of other partitions go on. Any error after that fails the whole
+send. Whoever sends begins again with a new epoch then; to repair a pipeline of which some
 batches may have arrived is more than this needs.
 """
 
@@ -43,6 +44,7 @@ from sexton.records.layout import TRANSACTIONAL, sequence_after
 
 IN_FLIGHT: Final = 5  # the batches of a producer that a broker remembers, to know a second one
 REQUEST_BYTES: Final = 1 << 20  # what makes a request worth its while
+HELD: Final = 8  # requests' worth of batches at most wait for the first ones to be taken
 _ALL: Final = -1  # acks
 _VERSIONS = {ANNOUNCED: range(3, 12), 2: range(12, 13)}  # from 13 on topics go by id
 _TAKEN = (KafkaError.NONE, KafkaError.DUPLICATE_SEQUENCE_NUMBER)
@@ -79,21 +81,31 @@ class BatchSender:
         transaction: Transaction,
         patience: Patience = PROMPT,
         request_bytes: int = REQUEST_BYTES,
+        leaders: Mapping[TopicPartition, int] | None = None,
     ) -> None:
+        """`leaders` are those that are known already; one that moved costs a second request."""
         self._client = client
         self._transaction = transaction
         self._patience = patience
         self._request_bytes = request_bytes
+        self._told = leaders or {}
         self._sequences: dict[TopicPartition, int] = {}
         self._leaders: dict[TopicPartition, int] = {}  # of partitions whose first batch is taken
         self._queue: dict[TopicPartition, deque[bytearray]] = {}
         self._queued = 0  # bytes
+        self._beginning: asyncio.Task[None] | None = None  # sends first batches
+        self._first_bytes = 0  # of those
         self._under_way: dict[int, deque[asyncio.Task[None]]] = {}  # by leader, in order
         self.records = 0  # of all batches given so far
         self.size = 0  # of them, in bytes
 
     async def send(self, at: TopicPartition, batch: bytearray) -> None:
-        """Returns when it is queued or on its way; raises what became of an earlier one.
+        """Returns when it is queued or on its way; raises what became of an earlier one."""
+        if self.takes(at, batch):
+            await self.go_on()
+
+    def takes(self, at: TopicPartition, batch: bytearray) -> bool:
+        """Queues it; True: it is time to `go_on`. Any thread may, while nothing else is called.
 
         `batch` is changed, and belongs to the sender.
         """
@@ -104,40 +116,59 @@ class BatchSender:
         self.size += len(batch)
         self._queue.setdefault(at, deque()).append(batch)
         self._queued += len(batch)
-        if self._queued >= self._request_bytes:
-            await self._round()
+        return self._queued >= self._request_bytes
 
-    async def flush(self) -> None:
-        """Returns when every batch is taken; raises the first thing that went wrong."""
-        while self._queue:
-            await self._round()
-        for under_way in self._under_way.values():
-            while under_way:
-                await self._oldest(under_way)
-
-    async def _round(self) -> None:
-        """Sends one batch of each partition that has any."""
-        batches = {at: waiting.popleft() for at, waiting in self._queue.items()}
-        self._queue = {at: waiting for at, waiting in self._queue.items() if waiting}
-        self._queued -= sum(map(len, batches.values()))
+    async def go_on(self) -> None:
+        """Sends one batch of each partition that may get one; raises what became of others."""
+        if self._beginning is not None and self._beginning.done():
+            await self._begun()
+        batches = self._next()
         new = {at: batch for at, batch in batches.items() if at not in self._leaders}
-        if new:
-            await self._begin(new)
         known = {at: batch for at, batch in batches.items() if at not in new}
+        if new:
+            self._beginning = asyncio.create_task(self._begin(new))
+            self._first_bytes = sum(map(len, new.values()))
         for leader, some in _by_leader(known, self._leaders).items():
             under_way = self._under_way.setdefault(leader, deque())
             while len(under_way) >= IN_FLIGHT:
-                await self._oldest(under_way)
+                await self._or_all_end(under_way.popleft())
             under_way.append(asyncio.create_task(self._produce(leader, some)))
         await asyncio.sleep(0)  # they are written now, before any later one
+        if self._queued + self._first_bytes >= HELD * self._request_bytes:
+            await self._begun()
 
-    async def _oldest(self, under_way: deque[asyncio.Task[None]]) -> None:
+    async def flush(self) -> None:
+        """Returns when every batch is taken; raises the first thing that went wrong."""
+        while self._queue or self._beginning is not None:
+            await self._begun()
+            await self.go_on()
+        for under_way in self._under_way.values():
+            while under_way:
+                await self._or_all_end(under_way.popleft())
+
+    def _next(self) -> Batches:
+        """One of each partition, but for those whose first batch is, or would be, under way."""
+        may = [at for at in self._queue if at in self._leaders or self._beginning is None]
+        batches = {at: self._queue[at].popleft() for at in may}
+        self._queue = {at: waiting for at, waiting in self._queue.items() if waiting}
+        self._queued -= sum(map(len, batches.values()))
+        return batches
+
+    async def _begun(self) -> None:
+        """Returns when no first batch is under way."""
+        if self._beginning is not None:
+            await self._or_all_end(self._beginning)
+            self._beginning, self._first_bytes = None, 0
+
+    async def _or_all_end(self, task: asyncio.Task[None]) -> None:
+        """Waits for it; if it fails, whatever else is under way is ended."""
         try:
-            await under_way.popleft()
+            await task
         except BaseException:
             others = [task for tasks in self._under_way.values() for task in tasks]
-            for task in others:
-                task.cancel()
+            others += [] if self._beginning is None else [self._beginning]
+            for other in others:
+                other.cancel()
             await asyncio.gather(*others, return_exceptions=True)
             raise
 
@@ -160,6 +191,8 @@ class BatchSender:
     async def _find_leaders(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
+        if all(at in self._told for at in partitions):
+            return {at: self._told[at] for at in partitions}
         topology = await self._client.topology(sorted({at.topic for at in partitions}))
         return {at: topology.place(at).leader for at in partitions}
 

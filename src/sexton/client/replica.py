@@ -58,6 +58,8 @@ MOST_THROTTLED_MS = 600_000  # with a broker that says again and again that we r
 
 
 class Isolation(IntEnum):
+    """Which records a fetch is given: all, or none of an open or aborted transaction."""
+
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
@@ -86,6 +88,7 @@ class Chunk:
     aborted: tuple[AbortedTransaction, ...]  # with records in here; empty without read_committed
 
     def batches(self) -> Iterator[RawBatch]:
+        """One after the other, without decoding their records."""
         position = 0
         while position < len(self.data):
             header = BatchHeader.unpack(self.data, position)
@@ -224,6 +227,7 @@ class Replica:
     # ── offsets and producers ──
 
     async def offsets(self) -> ReplicaOffsets:
+        """Where it stands now."""
         data, end = await self._look()
         return ReplicaOffsets(
             self.node,

@@ -47,12 +47,14 @@ class Topology:
     topics: dict[str, Topic]
 
     def topic(self, name: str) -> Topic:
+        """By its name; Refused if there is none."""
         found = self.topics.get(name)
         if found is None:
             raise Refused(KafkaError.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
         return found
 
     def place(self, partition: TopicPartition) -> PartitionPlace:
+        """Where a partition lives; Refused if there is none."""
         found = self.topic(partition.topic).partitions.get(partition.partition)
         if found is None:
             why = f"the topic {partition.topic} has no partition {partition.partition}"

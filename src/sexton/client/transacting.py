@@ -5,11 +5,12 @@
     commit_offset    ──▶ an offset that becomes the group's when the transaction commits
     end_transaction  ──▶ all of it, or nothing
 
-Each call finds the coordinator, asks it, and asks again while the answer is that somebody is not
-ready: a coordinator moves or reads its log, an earlier transaction is still being ended. A new
-epoch ends whatever the same transactional id had open, and fences whoever wrote there: every later
-word of theirs is refused. A call says what it means by `Transaction`, so that one process may write
-and another commit.
+Each call asks a coordinator, and asks again while the answer is that somebody is not ready: a
+coordinator moves or reads its log, an earlier transaction is still being ended. Who coordinates is
+looked up for the first two, which say what is so. The others go to the one that was found last:
+whoever is not the coordinator any more can only refuse them. A new epoch ends whatever the same
+transactional id had open, and fences whoever wrote there: every later word of theirs is refused. A
+call says what it means by `Transaction`, so that one process may write and another commit.
 
 Brokers since Kafka 4.0 speak transaction version 2 (KIP-890): partitions and groups join a
 transaction by being written to. Before, they are announced (AddPartitionsToTxn, AddOffsetsToTxn).
@@ -131,7 +132,7 @@ async def init_producer_id(
     """A fresh epoch. `version` None takes what the cluster has agreed on."""
 
     async def ask() -> Transaction:
-        coordinator = await _coordinator(client, TRANSACTION, transactional_id)
+        coordinator = await _found(client, TRANSACTION, transactional_id)
         answer = await coordinator.ask(InitProducerIdRequest(transactional_id, timeout_ms), _INIT)
         if answer.error_code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
             hint = "choose less, or raise transaction.max.timeout.ms of the brokers"
@@ -175,7 +176,7 @@ async def add_partitions(
                     what = f"{topic.name}-{result.partition_index} in a transaction"
                     raise refused(result.partition_error_code, what)
 
-    await until_ready(ask, patience)
+    await _until_ready(client, ask, patience)
 
 
 async def stable_offset(
@@ -188,7 +189,7 @@ async def stable_offset(
     )
 
     async def ask() -> Committed | None:
-        coordinator = await _coordinator(client, GROUP, group)
+        coordinator = await _found(client, GROUP, group)
         answer = await coordinator.ask(request, _FETCH)
         try:
             found = answer.groups[0]
@@ -217,7 +218,7 @@ async def commit_offset(
 ) -> None:
     """Makes an offset part of the transaction."""
     if transaction.version == ANNOUNCED:
-        await until_ready(lambda: _add_offsets(client, transaction, group), patience)
+        await _until_ready(client, lambda: _add_offsets(client, transaction, group), patience)
     entry = TxnOffsetCommitRequestPartition(
         at.partition, committed.offset, committed_metadata=committed.metadata
     )
@@ -234,7 +235,7 @@ async def commit_offset(
                 if result.error_code:
                     raise refused(result.error_code, f"an offset of the group {group} for {at}")
 
-    await until_ready(ask, patience)
+    await _until_ready(client, ask, patience)
 
 
 async def _add_offsets(client: Client, transaction: Transaction, group: str) -> None:
@@ -261,19 +262,42 @@ async def end_transaction(
         if answer.error_code:
             raise refused(answer.error_code, f"the end of {transaction.transactional_id}")
 
-    await until_ready(ask, patience)
+    await _until_ready(client, ask, patience)
+
+
+# ── coordinators ──
+
+
+async def _until_ready(
+    client: Client, ask: Callable[[], Awaitable[T]], patience: Patience = PROMPT
+) -> T:
+    """Of a coordinator that was found before: after any error it is looked up again."""
+
+    async def once() -> T:
+        try:
+            return await ask()
+        except (PeerError, Refused):
+            client.coordinators.clear()
+            raise
+
+    return await until_ready(once, patience)
 
 
 async def _coordinator(client: Client, kind: int, key: str) -> Connection:
-    """Looked up anew each time: it is one short question, and the answer is never old."""
-    client_answer = await client.ask(
-        FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), _FIND
-    )
+    """The one that was found last, if any was."""
+    node = client.coordinators.get((kind, key))
+    return await (_found(client, kind, key) if node is None else client.broker(node))
+
+
+async def _found(client: Client, kind: int, key: str) -> Connection:
+    """Looked up now."""
+    answer = await client.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), _FIND)
     try:
-        found = client_answer.coordinators[0]
+        found = answer.coordinators[0]
     except IndexError:
         raise PeerError("FindCoordinator", f"is answered without {key}") from None
     if found.error_code:
         client.look_elsewhere()
         raise refused(found.error_code, f"the coordinator of {key}")
+    client.coordinators[kind, key] = found.node_id
     return await client.broker(found.node_id)

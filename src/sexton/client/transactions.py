@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from sexton.base.errors import PeerError, Refused, SextonError
-from sexton.base.kafka_defaults import TRANSACTION_MAX_TIMEOUT, TRANSACTION_MAX_TIMEOUT_MS
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.kafka_options import TRANSACTION_MAX_TIMEOUT, TRANSACTION_MAX_TIMEOUT_MS
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.config_changes import BROKER, described

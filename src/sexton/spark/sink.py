@@ -66,8 +66,8 @@ from sexton.spark.sink_tasks import (
     sender,
     with_hint,
 )
-from sexton.spark.sink_topics import TopicLimits, limits_by
-from sexton.spark.sink_ways import Way, Ways, collected
+from sexton.spark.sink_topics import TopicLimits, leaders_of, limits_by
+from sexton.spark.sink_ways import Way, Ways
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -117,7 +117,8 @@ def start(
     if type(df_stream).__module__.startswith("pyspark.sql.connect"):
         hint = "start it in a driver of its own (spark-submit), or write DataFrames by job_id"
         raise ConfigError("exactly_once", "a stream cannot be written by Spark Connect", hint)
-    prepared(df_stream, settings.topic)  # what is wrong with its columns is said now
+    # Here, and not batch by batch: Spark would plan it again each time.
+    df_stream = prepared(df_stream, settings.topic)
     refuse_dynamic_allocation(df_stream.sparkSession, settings.senders)
     sink = _StreamSink(settings, None if name is None else checked_name("name", name))
     writer = df_stream.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint)
@@ -157,7 +158,9 @@ def write(df: DataFrame, settings: SinkSettings, job_id: str) -> bool:
     batch = Batch(pipeline, 0, query=job_id, run=str(uuid.uuid4()))
     line = Line(settings.kafka)
     try:
-        return _written(df, settings, batch, Ways(), line)
+        return _written(prepared(df, settings.topic), settings, batch, Ways(), line)
+    except ConfigError as error:
+        raise with_hint(error) from error.__cause__
     finally:
         line.hang_up()
 
@@ -192,7 +195,7 @@ class _StreamSink:
         self._ways.took(time.monotonic() - began_s)
 
 
-# ── one batch ──
+# ── one batch, which has no columns but those that are written ──
 
 
 def _written(df: DataFrame, settings: SinkSettings, batch: Batch, ways: Ways, line: Line) -> bool:
@@ -243,16 +246,17 @@ def _attempt(
     df: DataFrame, settings: SinkSettings, plan: Plan, ways: Ways, way: Way, talk: Talk
 ) -> bool:
     began_s = time.monotonic()
-    rows = prepared(df, settings.topic)
-    answers = _from_here(rows, settings, plan, talk) if way is Way.HERE else []
-    if not answers:
+    answers: list[Answer] = []
+    if way is Way.HERE:
+        way, answers = _from_here(df, settings, plan, ways, talk)
+    if way is not Way.HERE:
         topics = talk.loop.run(_limits(settings, talk))
         encoding = _encoding(settings, plan, topics)
         plan = replace(plan, senders=_senders(df, settings, topics))
         if way is Way.LONG:
-            answers = _answers(rows, encoding, plan)
+            answers = _answers(df, encoding, plan)
         else:
-            answers = _in_one_task(rows, encoding, plan, ways.at_once)
+            answers = _in_one_task(df, encoding, plan, ways.at_once)
     if not answers:  # Spark knows that there are no rows, and has run no sender
         plan = replace(plan, senders=1)
         answers = [send(plan, [])]
@@ -294,18 +298,20 @@ def _senders(df: DataFrame, settings: SinkSettings, topics: Mapping[str, TopicLi
     return senders_for(df.sparkSession, settings.senders, known or sys.maxsize)
 
 
-def _from_here(rows: DataFrame, settings: SinkSettings, plan: Plan, talk: Talk) -> list[Answer]:
-    """The driver is the sender. Nothing is sent, and no answer given, if there are many rows."""
+def _from_here(
+    rows: DataFrame, settings: SinkSettings, plan: Plan, ways: Ways, talk: Talk
+) -> tuple[Way, list[Answer]]:
+    """The driver is the sender. If it is too much for it, nothing is sent, and another way told."""
     limits = talk.loop.ahead(_limits(settings, talk))
     begun = talk.loop.ahead(beginning(plan, talk.client))
     try:
-        table = collected(rows)
-        if table is None:
-            return []
+        batches = ways.collected(rows)
+        if isinstance(batches, Way):
+            return batches, []
         # All is encoded before any is sent: a row that cannot be leaves nothing open.
-        encoding = _encoding(settings, plan, limits.result())
-        blobs = list(encoded(encoding, 0, table.to_batches()))
-        return [deliver(plan, begun.result(), blobs, 0, talk)]
+        topics = limits.result()
+        blobs = list(encoded(_encoding(settings, plan, topics), 0, batches))
+        return Way.HERE, [deliver(plan, begun.result(), blobs, 0, talk, leaders_of(topics))]
     finally:
         limits.cancel()
         begun.cancel()

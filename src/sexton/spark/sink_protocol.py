@@ -152,11 +152,16 @@ async def beginning(plan: Plan, client: Client) -> Begun:
 
 
 def deliver(
-    plan: Plan, begun: Begun, batches: Iterable[Blob], sender: int, talk: Talk | None = None
+    plan: Plan,
+    begun: Begun,
+    batches: Iterable[Blob],
+    sender: int,
+    talk: Talk | None = None,
+    leaders: Mapping[TopicPartition, int] | None = None,
 ) -> Answer:
     """What is left to do for one of several senders, or for one that has begun before."""
     with _talking(plan, talk) as used:
-        return _delivered(plan, used, begun, batches, sender)
+        return _delivered(plan, used, begun, batches, sender, leaders)
 
 
 @contextmanager
@@ -173,16 +178,24 @@ def _talking(plan: Plan, talk: Talk | None = None) -> Iterator[Talk]:
 
 
 def _delivered(
-    plan: Plan, talk: Talk, begun: Begun, batches: Iterable[Blob], sender: int
+    plan: Plan,
+    talk: Talk,
+    begun: Begun,
+    batches: Iterable[Blob],
+    sender: int,
+    leaders: Mapping[TopicPartition, int] | None = None,
 ) -> Answer:
     """If the batch is there already, or nobody may write it, nothing is sent."""
     plan.reached("initialised")
     began_s = time.monotonic()
-    batch_sender = BatchSender(talk.client, begun.transaction, plan.patience, plan.request_bytes)
+    batch_sender = BatchSender(
+        talk.client, begun.transaction, plan.patience, plan.request_bytes, leaders
+    )
     try:
         if _may_write(plan, begun.marker):
             for at, batch in batches:
-                talk.loop.run(batch_sender.send(at, batch))
+                if batch_sender.takes(at, batch):
+                    talk.loop.run(batch_sender.go_on())
                 plan.reached("sending")
             talk.loop.run(batch_sender.flush())
     except Refused as error:

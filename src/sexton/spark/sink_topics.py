@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sexton.base.errors import ConfigError, Refused
+from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.configs import topic_configs
 from sexton.client.connection import ClientConfig
@@ -20,6 +21,7 @@ _OPTION = "max.message.bytes"
 class TopicLimits:
     partitions: int
     most_bytes: int  # of one batch
+    leaders: Mapping[int, int] = field(default_factory=dict)  # by partition, a moment ago
 
 
 def client_for(kafka: Mapping[str, str]) -> Client:
@@ -53,6 +55,17 @@ async def limits_by(
         name: TopicLimits(
             len(found.topics[name].partitions),
             int(configs.get(name, {}).get(_OPTION) or MOST_BYTES),
+            {at: place.leader for at, place in found.topics[name].partitions.items()},
         )
         for name in names
+    }
+
+
+def leaders_of(topics: Mapping[str, TopicLimits]) -> dict[TopicPartition, int]:
+    """Of all partitions that had one."""
+    return {
+        TopicPartition(name, number): leader
+        for name, limits in topics.items()
+        for number, leader in limits.leaders.items()
+        if leader >= 0
     }

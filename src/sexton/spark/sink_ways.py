@@ -11,10 +11,12 @@ worker and back takes as much as a few ten thousand rows do; so the driver takes
 and has its epoch and the marker while Spark still reads them.
 
 A batch goes the short way if the last one took little of `transaction.timeout.ms`, and is sent from
-here if that was small as well. The driver asks for no more rows than it will take: if there are
-more, it leaves them to a task. The first batch of a run goes the long way, as nobody knows how
-large it is, and so does whatever is tried again. A query with a shuffle or state of its own always
-does: one task would do the work of its last stage alone.
+here if that was small as well. The driver asks for no more rows than would be small again if they
+are as large as the last ones: if there are more, it leaves them to a task. If they turn out to be
+much larger, they go the long way, where Spark watches how large they are; so do those that Spark
+will not give to the driver (`spark.driver.maxResultSize`). The first batch of a run goes the long
+way, as nobody knows how large it is, and so does whatever is tried again. A query with a shuffle or
+state of its own always does: one task would do the work of its last stage alone.
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from sexton.spark.sink_collecting import Collector
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SHARE = 6  # of the time that a transaction has; the next batch may be so many times as large
-# What the driver may hold of a batch, should its rows be a hundred times as large as the last ones.
-FEW_ROWS, FEW_BYTES = 10_000, 2 << 20
+FEW_ROWS, FEW_BYTES = 10_000, 2 << 20  # what the driver takes
+MOST_BYTES = 16 * FEW_BYTES  # and what it sends nevertheless, since it is there
 # Rows that go to Python at once: some MB of them, if they are as large as the last ones.
 _AT_ONCE, _AT_ONCE_BYTES = 10_000, 4 << 20
 _ROW_BYTES = 4 << 10  # until one has been seen
@@ -49,6 +53,7 @@ class Ways:
         self._rows = self._size = 0  # of the last one
         self._row_bytes = _ROW_BYTES  # of the last one that had rows
         self._narrow: bool | None = None  # None: nobody has looked
+        self._collector = Collector()
 
     def choose(self, df: DataFrame, timeout_ms: int) -> Way:
         if self._last_s is None or self._last_s * 1000 * SHARE > timeout_ms:
@@ -58,6 +63,14 @@ class Ways:
         if not self._narrow:
             return Way.LONG
         return Way.HERE if self._rows < FEW_ROWS and self._size < FEW_BYTES else Way.SHORT
+
+    def collected(self, df: DataFrame) -> list[Any] | Way:
+        """All rows as Arrow batches; or the way they have to go, as they are many or large."""
+        few = max(1, min(FEW_ROWS, FEW_BYTES // self._row_bytes))
+        batches = self._collector.first(df, few + 1)
+        if sum(batch.num_rows for batch in batches) > few:
+            return Way.SHORT
+        return batches if sum(batch.nbytes for batch in batches) <= MOST_BYTES else Way.LONG
 
     @property
     def at_once(self) -> int:
@@ -85,18 +98,3 @@ def is_narrow(df: DataFrame) -> bool:
     except Exception:  # noqa: BLE001  Spark Connect has no such things, and that is all we need
         return False
     return not any(stage in lineage for stage in _STAGES)
-
-
-def collected(df: DataFrame) -> Any:
-    """All rows in their order, as an Arrow table; None if they are more than FEW_ROWS."""
-    one = df if _in_one_part(df) else df.coalesce(1)  # or Spark makes it one by a shuffle
-    table = one.limit(FEW_ROWS + 1).toArrow()
-    return table if table.num_rows <= FEW_ROWS else None
-
-
-def _in_one_part(df: DataFrame) -> bool:
-    """As far as can be seen without planning it: a micro-batch is an RDD of rows."""
-    try:
-        return int(df._jdf.queryExecution().logical().rdd().getNumPartitions()) == 1
-    except Exception:  # noqa: BLE001  it is something else
-        return False

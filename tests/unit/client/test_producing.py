@@ -14,7 +14,7 @@ from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.connection import Connection
-from sexton.client.producing import REQUEST_BYTES, BatchSender, stamp
+from sexton.client.producing import HELD, REQUEST_BYTES, BatchSender, stamp
 from sexton.client.replica import Isolation
 from sexton.client.retrying import Patience
 from sexton.client.transacting import end_transaction, init_producer_id, until_ready
@@ -123,12 +123,27 @@ def one_record(value: bytes) -> bytearray:
     return bytearray(encode(rows(np.array([5]), column, column)))
 
 
-async def sent(
-    cluster: EmbeddedCluster, topic: str, request_bytes: int
-) -> list[list[bytes | None]]:
-    """Numbers to all partitions in turn; what a reader of committed records finds in each."""
+Values = list[list[bytes | None]]  # of each partition
+IN_ORDER: Values = [[b"%d" % turn for turn in range(ROUNDS)]] * PARTITIONS
+
+
+async def committed(client: Client, places: list[TopicPartition]) -> Values:
+    """What a reader of committed records finds in each."""
+    found: Values = []
+    for at in places:
+        replica = client.replica(at, (await client.place(at)).leader)
+        chunks = [
+            chunk async for chunk in replica.read(0, end=ROUNDS, isolation=Isolation.READ_COMMITTED)
+        ]
+        data = [batch for chunk in chunks for batch in chunk.batches()]
+        taken = [b for b in data if not b.header.is_control]
+        found.append([record.value for batch in taken for record in batch.records()])
+    return found
+
+
+async def sent(cluster: EmbeddedCluster, topic: str, request_bytes: int) -> Values:
+    """Numbers to all partitions in turn."""
     places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-    found: list[list[bytes | None]] = []
     async with Client(cluster.bootstrap_servers) as client:
         transaction = await init_producer_id(client, topic, 60_000)
         sender = BatchSender(client, transaction, request_bytes=request_bytes)
@@ -138,24 +153,14 @@ async def sent(
         await sender.flush()
         assert sender.records == PARTITIONS * ROUNDS
         await end_transaction(client, transaction, committed=True)
-        for at in places:
-            replica = client.replica(at, (await client.place(at)).leader)
-            chunks = [
-                chunk
-                async for chunk in replica.read(0, end=ROUNDS, isolation=Isolation.READ_COMMITTED)
-            ]
-            data = [batch for chunk in chunks for batch in chunk.batches()]
-            taken = [b for b in data if not b.header.is_control]
-            found.append([record.value for batch in taken for record in batch.records()])
-    return found
+        return await committed(client, places)
 
 
 def test_partitions_share_requests_and_each_keeps_its_order(
     cluster: EmbeddedCluster, requests: list[int]
 ) -> None:
     cluster.create_topic("shared", PARTITIONS)
-    expected = [[b"%d" % turn for turn in range(ROUNDS)]] * PARTITIONS
-    assert asyncio.run(sent(cluster, "shared", REQUEST_BYTES)) == expected
+    assert asyncio.run(sent(cluster, "shared", REQUEST_BYTES)) == IN_ORDER
     # A round for each batch of a partition, and a request in it for each of two leaders; some of
     # the first may have gone again, alone.
     together = [size for size in requests if size > 1]
@@ -163,7 +168,7 @@ def test_partitions_share_requests_and_each_keeps_its_order(
     # The control: nothing waits for company, and there are as many requests as batches.
     requests.clear()
     cluster.create_topic("alone", PARTITIONS)
-    assert asyncio.run(sent(cluster, "alone", 1)) == expected
+    assert asyncio.run(sent(cluster, "alone", 1)) == IN_ORDER
     assert set(requests) == {1} and len(requests) >= PARTITIONS * ROUNDS
 
 
@@ -180,3 +185,80 @@ def test_what_a_leader_never_takes_is_raised_as_it_is(cluster: EmbeddedCluster) 
 
     with pytest.raises(Refused, match="MESSAGE_TOO_LARGE"):
         asyncio.run(run())
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """No Produce is answered before this is set."""
+    event = asyncio.Event()
+    ask = Connection.ask
+
+    async def slow(self: Connection, request: Any, *given: Any) -> Any:
+        if isinstance(request, ProduceRequest):
+            await event.wait()
+        return await ask(self, request, *given)
+
+    monkeypatch.setattr(Connection, "ask", slow)
+    return event
+
+
+def test_others_are_queued_while_first_ones_are_not_taken(
+    cluster: EmbeddedCluster, held: asyncio.Event, requests: list[int]
+) -> None:
+    cluster.create_topic("held", PARTITIONS)
+    places = [TopicPartition("held", number) for number in range(PARTITIONS)]
+    size = len(one_record(b"0"))
+
+    async def run() -> Values:
+        async with Client(cluster.bootstrap_servers) as client:
+            transaction = await init_producer_id(client, "held", 60_000)
+            # Two batches are sent at once; six more are held, and who gives another has to wait.
+            sender = BatchSender(client, transaction, request_bytes=size + 1)
+            given = [(at, one_record(b"%d" % turn)) for turn in range(ROUNDS) for at in places]
+            async with asyncio.timeout(60):
+                for at, data in given[:HELD]:
+                    await sender.send(at, data)
+                waiting = asyncio.ensure_future(sender.send(*given[HELD]))
+                done, _ = await asyncio.wait([waiting], timeout=0.1)
+                assert not done
+                assert sum(requests) == 2, "the first ones, and nothing before they are taken"
+                held.set()
+                await waiting
+                for at, data in given[HELD + 1 :]:
+                    await sender.send(at, data)
+                await sender.flush()
+            await end_transaction(client, transaction, committed=True)
+            return await committed(client, places)
+
+    assert asyncio.run(run()) == IN_ORDER
+
+
+def test_who_led_and_coordinated_before_is_asked_first_and_others_then(
+    cluster: EmbeddedCluster, requests: list[int]
+) -> None:
+    """What is remembered may be wrong; here it is, of everything."""
+    cluster.create_topic("moved", PARTITIONS)
+    places = [TopicPartition("moved", number) for number in range(PARTITIONS)]
+
+    async def run(wrong: bool) -> Values:
+        async with Client(cluster.bootstrap_servers) as client:
+            topology = await client.topology(["moved"])
+            brokers = list(topology.brokers)
+            other = {a: next(b for b in brokers if b != a) for a in brokers}
+            leaders = {at: topology.place(at).leader for at in places}
+            transaction = await init_producer_id(client, "moved", 60_000)
+            (found,) = client.coordinators.values()
+            if wrong:
+                leaders = {at: other[leader] for at, leader in leaders.items()}
+                client.coordinators = dict.fromkeys(client.coordinators, other[found])
+            sender = BatchSender(client, transaction, leaders=leaders)
+            for turn in range(ROUNDS):
+                for at in places:
+                    await sender.send(at, one_record(b"%d" % turn))
+            await sender.flush()
+            await end_transaction(client, transaction, committed=True)
+            assert list(client.coordinators.values()) == [found]
+            return await committed(client, places)
+
+    assert asyncio.run(run(wrong=True)) == IN_ORDER
+    assert requests.count(1) >= PARTITIONS, "each first batch has gone again, alone"
