@@ -77,11 +77,18 @@ def pages() -> dict[str, str]:
     return {"index.md": INDEX + "".join(rows)} | texts
 
 
+def told_of(module: str) -> list[Public]:
+    """Everything public that a module or package has, as its page tells it."""
+    if module in OTHERS:
+        return [public(module, name, _classes()) for name in OTHERS[module]]
+    first = FIRST[module]
+    names = [*first, *(name for name in names_of(module) if name not in first)]
+    return _in_full([public(module, name, _classes()) for name in names])
+
+
 def _package_page(package: str) -> str:
     words = _documentation(package)
-    names = [*FIRST[package], *(name for name in names_of(package) if name not in FIRST[package])]
-    everything = _in_full([public(package, name, _classes()) for name in names])
-    parts = [f"# {package}", _markdown(words), *(_told(each, "##") for each in everything)]
+    parts = [f"# {package}", _markdown(words), *(_told(each, "##") for each in told_of(package))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -90,9 +97,9 @@ def _others_page() -> str:
         "# Errors, findings, fixtures",
         "Each is imported from the module that it stands under.",
     ]
-    for module, names in OTHERS.items():
+    for module in OTHERS:
         parts.append(f"## {module}")
-        parts += [_told(public(module, name, _classes()), "###") for name in names]
+        parts += [_told(each, "###") for each in told_of(module)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -30,10 +30,7 @@ from sexton.protocol.messages.produce import ProduceRequest
 from sexton.records.layout import BatchHeader
 from tests.chaos.history import Fate, History
 from tests.chaos.nemesis import Fault, busy_leader_dies, elect, hasty_return
-
-Patch = Callable[[object, str, object], Any]  # owner, name, what takes its place; returns the old
-Plant = Callable[[Patch], None]
-
+from tests.patching import Patch, Plant, patching
 
 Enough = Callable[[History], bool]
 
@@ -74,20 +71,9 @@ def hunted(
 @contextmanager
 def planted(name: str) -> Iterator[None]:
     """The mistake of that name is in the brokers meanwhile."""
-    undo: list[tuple[object, str, object]] = []
-
-    def patch(owner: object, attribute: str, new: object) -> Any:
-        old = vars(owner)[attribute]
-        undo.append((owner, attribute, old))
-        setattr(owner, attribute, new)
-        return old
-
-    try:
+    with patching() as patch:
         HUNTS[name].plant(patch)
         yield
-    finally:
-        for owner, attribute, old in reversed(undo):
-            setattr(owner, attribute, old)
 
 
 # ── replication ──

@@ -6,21 +6,11 @@ Its state stores are kept in memory here, so that RocksDB's 70 MB need not be fe
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from functools import cache
 from pathlib import Path
 
-from sexton.testing.jar_lock import complaint, parse_lock
-from sexton.testing.kafka_jars import (
-    KAFKA_4,
-    KafkaJars,
-    cache_directory,
-    kafka_jars,
-    locked_pom,
-    one_at_a_time,
-    run_maven,
-)
+from sexton.testing.jar_lock import parse_lock
+from sexton.testing.kafka_jars import KAFKA_4, KafkaJars, kafka_jars, locked_jars
 
 LOCK = Path(__file__).with_name("streams.lock")
 
@@ -42,15 +32,4 @@ def streams_jars() -> KafkaJars:
 @cache
 def _fetched() -> Path:
     lock = parse_lock(LOCK.read_text(encoding="utf-8"), LOCK.name)
-    target = cache_directory() / "kafka" / f"streams-{KAFKA_4}"
-    with one_at_a_time(target.with_name(f"{target.name}.fetching")):
-        if target.is_dir() and complaint(target, lock) is None:
-            return target
-        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-            jars = Path(scratch, "jars")
-            run_maven(locked_pom(lock), jars)
-            assert (why := complaint(jars, lock)) is None, why
-            if target.exists():
-                shutil.rmtree(target)
-            jars.rename(target)
-    return target
+    return locked_jars(f"streams-{KAFKA_4}", f"Kafka Streams {KAFKA_4}", lock)

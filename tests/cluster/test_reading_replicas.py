@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from sexton.base.errors import PeerError, Refused
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
-from sexton.client.committed import CommittedBatches, aborted_in
+from sexton.client.committed import CommittedBatches
 from sexton.client.connection import ClientConfig
 from sexton.client.replica import Chunk, Isolation, Replica
 from sexton.testing.embedded import EmbeddedCluster
@@ -133,12 +133,12 @@ def test_what_a_consumer_would_not_show_is_left_out(three: EmbeddedCluster) -> N
     async def read() -> None:
         async with Client(three.bootstrap_servers, QUICK) as client:
             replica = client.replica(TopicPartition("outcomes", 0), 1)
-            rule, shown, chunks = CommittedBatches(), [], []
+            rule, shown, aborted = CommittedBatches(), [], set()
             async for chunk in replica.read(isolation=Isolation.READ_COMMITTED, chunk_bytes=1):
-                chunks.append(chunk)
+                aborted |= {entry.first_offset for entry in chunk.aborted}
                 shown += [r.value for batch in rule.of(chunk) for r in batch.records()]
             assert shown == [b"kept", b"last"]
-            assert [entry.first_offset for entry in aborted_in(chunks)] == [2]
+            assert aborted == {2}
 
     asyncio.run(read())
 
@@ -155,7 +155,7 @@ def test_mistakes_are_named(three: EmbeddedCluster) -> None:
             three.create_topic("elsewhere", [[1]])
             with pytest.raises(Refused, match="elsewhere-0 on broker 2"):
                 await client.replica(TopicPartition("elsewhere", 0), 2).offsets()
-            with pytest.raises(PeerError, match="broker 9: is not in the cluster"):
+            with pytest.raises(PeerError, match="broker 9: is not up"):
                 await client.replica(ORDERS, 9).offsets()
 
     asyncio.run(ask())

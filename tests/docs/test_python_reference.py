@@ -10,8 +10,8 @@ import pytest
 
 from tests.docs.blocks import PYTHON, Block
 from tools import make_python_reference
-from tools.make_python_reference import OTHERS, PACKAGES
-from tools.public_names import Class, Function, public
+from tools.make_python_reference import OTHERS, PACKAGES, told_of
+from tools.public_names import Class, Constant, Function, Public, public
 
 # Shown for what they do once, and promised to nobody.
 NOT_PROMISED = {"sexton.lab.divergences", "sexton.retry.messages"}
@@ -47,6 +47,35 @@ def test_what_a_page_imports_is_in_the_reference(block: Block) -> None:
 def test_an_import_of_something_else_would_be_noticed() -> None:
     block = Block("x.md:1", "python", "from sexton.testing import EmbeddedCluster, until")
     assert missing(block) == ["sexton.testing.until"]
+
+
+def without_words(what: Public) -> Iterator[str]:
+    """The name itself, and the methods and properties of a class, of which nothing is said."""
+    match what:
+        case Function(name, _, about) if not about:
+            yield name
+        case Class(name, _, about) as told:
+            if not about:
+                yield name
+            yield from (f"{name}.{each.name}" for each in told.members if not each.about)
+        case Function() | Constant():
+            pass
+
+
+@pytest.mark.parametrize("module", [*PACKAGES.values(), *OTHERS])
+def test_every_public_name_says_what_it_is(module: str) -> None:
+    assert [name for each in told_of(module) for name in without_words(each)] == []
+
+
+def test_a_public_name_without_words_would_be_noticed() -> None:
+    silent = Function("drop", "def drop() -> None: ...", "")
+    spoken = Function("take", "def take() -> int: ...", "One.")
+    assert list(without_words(silent)) == ["drop"]
+    assert list(without_words(spoken)) == []
+    assert list(without_words(Class("Box", (), "", None, (), (silent, spoken)))) == [
+        "Box",
+        "Box.drop",
+    ]
 
 
 def test_a_method_made_of_a_coroutine_is_told_as_it_is_called() -> None:

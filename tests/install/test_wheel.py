@@ -122,9 +122,22 @@ def test_a_scenario_of_the_lab_runs_there(lean: Installed) -> None:
 def test_what_lacks_is_said_in_one_sentence(lean: Installed) -> None:
     told = lean.sexton("demo", code=2).stderr
     assert told.splitlines() == [
-        "error: confluent_kafka: is not installed",
+        "error: confluent-kafka: is not installed",
         'hint: pip install "sexton[retry]"',
     ]
+
+
+@pytest.mark.parametrize(
+    ("names", "extra"),
+    [
+        ("from sexton.spark import exactly_once", "spark"),
+        ("from sexton.spark import SextonSource", "spark"),
+        ("from sexton.retry import OrderedRetry", "retry"),
+    ],
+)
+def test_in_a_program_the_last_line_says_it(lean: Installed, names: str, extra: str) -> None:
+    told = lean.run("-c", names, code=1).stderr.splitlines()[-1]
+    assert told.endswith(f'is not installed (pip install "sexton[{extra}]")')
 
 
 @pytest.mark.soak

@@ -134,6 +134,17 @@ def emptied(name: str, number: int, offset: int) -> Request[Any]:
 
 def steps(ids: Ids) -> Iterator[Step]:
     """Each with what it is about. `ids` fill while the steps are taken."""
+    yield from creating()
+    yield from looking(ids)
+    yield from asking_for_options()
+    yield from changing_options()
+    yield from growing_and_moving()
+    yield from emptying()
+    yield from asking_for_the_rest()
+    yield from deleting(ids)
+
+
+def creating() -> Iterator[Step]:
     yield "create", create(creation(T, 2)), 7
     yield "create it again", create(creation(T)), 7
     yield "create with defaults", create(creation("defaults", -1, -1)), 7
@@ -176,6 +187,8 @@ def steps(ids: Ids) -> Iterator[Step]:
     yield "uneven replicas", create(assigned("bad", (0, [1]), (1, [1, 9]))), 7
     yield "an old version", create(creation("old", 1)), 2
 
+
+def looking(ids: Ids) -> Iterator[Step]:
     for version in range(14):
         of_old = MetadataRequest([MetadataRequestTopic(name=T)])
         yield f"metadata v{version}", metadata(T) if version >= 4 else of_old, version
@@ -207,6 +220,8 @@ def steps(ids: Ids) -> Iterator[Step]:
     yield "other endpoints", DescribeClusterRequest(endpoint_type=9), 1
     yield "a nameless client", ApiVersionsRequest("", ""), 3
 
+
+def asking_for_options() -> Iterator[Step]:
     yield "options of a topic", described(TOPIC, T), 4
     all_by_none = [configs.DescribeConfigsResource(TOPIC, T, [])]
     yield "options by no names", configs.DescribeConfigsRequest(all_by_none), 1
@@ -219,6 +234,8 @@ def steps(ids: Ids) -> Iterator[Step]:
     yield "options of a broker", described(BROKER, "1", "log.segment.bytes", "num.partitions"), 4
     yield "options of nothing", described(3, "x"), 4
 
+
+def changing_options() -> Iterator[Step]:
     yield "set", altered(TOPIC, T, ("retention.ms", SET, "1000"), ("segment.ms", SET, "5")), 1
     yield "as it is then", described(TOPIC, T, "retention.ms", "segment.ms"), 4
     yield "delete", altered(TOPIC, T, ("retention.ms", DELETE, None)), 1
@@ -248,6 +265,8 @@ def steps(ids: Ids) -> Iterator[Step]:
     yield "replace of none", replaced(TOPIC, "none", flush_ms="1"), 2
     yield "still so", described(TOPIC, T, "flush.ms"), 4
 
+
+def growing_and_moving() -> Iterator[Step]:
     yield "grow", grown(T, 3), 3
     yield "grow on trial", grown(T, 5, only=True), 3
     yield "not grow", grown(T, 3), 3
@@ -275,6 +294,8 @@ def steps(ids: Ids) -> Iterator[Step]:
         0,
     )
 
+
+def emptying() -> Iterator[Step]:
     yield "delete records", emptied(T, 0, 0), 2
     yield "delete to the end", emptied(T, 0, -1), 2
     yield "delete beyond", emptied(T, 0, 1), 2
@@ -282,6 +303,8 @@ def steps(ids: Ids) -> Iterator[Step]:
     yield "delete of none", emptied("none", 0, 0), 2
     yield "delete of a compacted topic", emptied("options", 0, 0), 2
 
+
+def asking_for_the_rest() -> Iterator[Step]:
     logs = DescribeLogDirsRequest(
         [DescribableLogDirTopic(T, [0]), DescribableLogDirTopic("no", [0])]
     )
@@ -302,6 +325,8 @@ def steps(ids: Ids) -> Iterator[Step]:
     yield "whose options", ListConfigResourcesRequest([TOPIC, BROKER]), 1
     yield "whose odd options", ListConfigResourcesRequest([99]), 1
 
+
+def deleting(ids: Ids) -> Iterator[Step]:
     delete = DeleteTopicsRequest
     yield "delete twice", delete([DeleteTopicState(T), DeleteTopicState(T)], [], 30_000), 6
     yield "delete nothing", delete([DeleteTopicState(None)], [], 30_000), 6

@@ -142,13 +142,13 @@ class Ours:
 
     def tell(self, event: Event) -> list[Answer]:
         answers: list[Answer] = []
-        todo = [event]
-        while todo:
-            for effect in self.offsets.handle(todo.pop(), 0):
+        waiting = [event]
+        while waiting:
+            for effect in self.offsets.handle(waiting.pop(), 0):
                 if isinstance(effect, Append):
                     self.written += effect.records
                 if isinstance(effect, Append | AppendMarker):
-                    todo.append(Appended(effect.token))
+                    waiting.append(Appended(effect.token))
                 if isinstance(effect, Answer):
                     answers.append(effect)
             self.offsets.check()

@@ -190,19 +190,19 @@ class Ours:
 
     def ask(self, event: Request, next_producer_id: Callable[[], int]) -> AnyAnswer:
         answers: list[AnyAnswer] = []
-        todo: list[Event] = [event]
-        while todo:
-            for effect in self.coordinator.handle(todo.pop(), 0):
+        waiting: list[Event] = [event]
+        while waiting:
+            for effect in self.coordinator.handle(waiting.pop(), 0):
                 match effect:
                     case Answer(_, answer):
                         answers.append(answer)
                     case NeedProducerId(token):
-                        todo.append(ProducerIdGranted(token, next_producer_id()))
+                        waiting.append(ProducerIdGranted(token, next_producer_id()))
                     case Append(token, appended):
                         self.log.append(appended)
-                        todo.append(Appended(token))
+                        waiting.append(Appended(token))
                     case SendMarkers(token, partitions=partitions):
-                        todo += [MarkersWritten(token, partition) for partition in partitions]
+                        waiting += [MarkersWritten(token, partition) for partition in partitions]
                     case WakeAt():
                         pass
             self.coordinator.check()

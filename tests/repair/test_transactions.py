@@ -125,6 +125,26 @@ def test_a_transaction_under_way_is_left_to_its_producer(
     assert consumed(cluster.bootstrap_servers, at.topic).latest == {"k": "1"}
 
 
+def test_a_replica_that_is_away_makes_it_incomplete_and_no_alarm(
+    cluster: EmbeddedCluster, run: Run
+) -> None:
+    """Healthy transactions go on while a broker is down; nobody may call them stuck for it."""
+    at = stage(cluster, "one-is-away")
+    at.begin("p1", "k", "1")
+    cluster.kill(3)
+    for asked in (
+        ("explain", f"{at.topic}:0"),
+        ("find-hanging", "--topic", at.topic, "--max-transaction-timeout", "0"),
+    ):
+        code, told = run(*asked)
+        assert (code, told["findings"]) == (3, []), asked
+        assert any("offset 0" in each["subject"] for each in told["incomplete"])
+    cluster.restart(3)
+    cluster.wait_until_in_sync(at.topic)
+    assert run("explain", f"{at.topic}:0")[0] == 0  # the control: all can be asked again
+    at.commit("p1")
+
+
 def stuck_beside_a_witness(cluster: EmbeddedCluster) -> str:
     """Broker 3 has missed a COMMIT that broker 1 has forgotten; broker 2 still knows all."""
     at = stage(cluster, "witness")

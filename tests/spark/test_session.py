@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sexton.base.errors import ConfigError, Missing
-from sexton.spark.session import ARROW_BATCH_BYTES, find_java, find_spark, spark_session
+from sexton.spark.session import ARROW_BATCH_BYTES, find_spark, spark_session
 
 
 def test_a_session_that_runs_is_used(spark: SparkSession) -> None:
@@ -27,7 +27,7 @@ def test_java_is_missed_before_anything_starts(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(Missing, match="there is no bin/java") as caught:
-        find_java()
+        find_spark()
     assert caught.value.hint is not None and "Java 17" in caught.value.hint
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -29,7 +29,6 @@ from sexton.records.tables import Array
 
 LEAST_BITS, MOST_BITS = 1 << 16, 1 << 28  # 32 MB of a task's answer, at the most
 BITS_AN_ID = 16
-MOST_CANDIDATES = 4_000_000  # of one partition; 160 MB
 
 
 def sketch_bits(ids: int) -> int:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sexton.audit.facts import Damage, ReplicaFacts
-from sexton.audit.finding import AuditFinding, Verdict
-from sexton.audit.remedies import remedy, severity
+from sexton.audit.finding import AuditFinding, Verdict, judged
 from sexton.audit.window import LogWindow, Slot
 from sexton.audit.words import named, sentence
 from sexton.base.partitions import TopicPartition
@@ -24,13 +23,13 @@ def judge_damage(facts: ReplicaFacts) -> list[AuditFinding]:
 def _damaged(facts: ReplicaFacts, damage: Damage) -> AuditFinding:
     said = f"A batch of replica {facts.node} at offset {damage.offset} cannot be read: {damage.why}"
     because = "a checksum that is wrong says which bytes have changed; keys in it were not compared"
-    return _finding(
+    return judged(
         "corrupt-batch",
         facts.scope.partition,
         (facts.node,),
         f"{said}.",
-        {facts.node: damage.offset},
         Verdict(None, "certain", because),
+        offsets={facts.node: damage.offset},
     )
 
 
@@ -88,7 +87,7 @@ def _lost(
         f"the topic is not compacted, so what {named(having, 'holds', 'hold')} must be on every "
         "replica whose log is past it"
     )
-    return _finding(
+    return judged(
         "missing-record",
         partition,
         lacking,
@@ -96,9 +95,11 @@ def _lost(
             f"{named(lacking, 'has', 'have')} lost {_counted(len(offsets))}, the first at offset "
             f"{offsets[0]}"
         ),
-        {node: None if node in lacking else offsets[0] for node in sorted((*lacking, *having))},
         Verdict(having, "certain", because),
-        windows,
+        offsets={
+            node: None if node in lacking else offsets[0] for node in sorted((*lacking, *having))
+        },
+        windows=windows,
     )
 
 
@@ -110,14 +111,14 @@ def _different(
     partition: TopicPartition, nodes: tuple[int, ...], offset: int, windows: tuple[LogWindow, ...]
 ) -> AuditFinding:
     because = "each replica's checksum is right, and their logs are not alike"
-    return _finding(
+    return judged(
         "corrupt-batch",
         partition,
         nodes,
         sentence(f"{named(nodes, 'holds', 'hold')} different records at offset {offset}"),
-        dict.fromkeys(nodes, offset),
         Verdict(None, "unknown", because),
-        windows,
+        offsets=dict.fromkeys(nodes, offset),
+        windows=windows,
     )
 
 
@@ -131,39 +132,12 @@ def judge_gaps(facts: Sequence[ReplicaFacts]) -> list[AuditFinding]:
     more = f", and {len(common) - 1} stretches more" if len(common) > 1 else ""
     because = "all replicas agree; without compaction nothing removes single records"
     return [
-        _finding(
+        judged(
             "offset-gap",
             facts[0].scope.partition,
             nodes,
             f"No replica holds the offsets from {first} to {end - 1}{more}.",
-            dict.fromkeys(nodes, first),
             Verdict(None, "unknown", because),
+            offsets=dict.fromkeys(nodes, first),
         )
     ]
-
-
-def _finding(
-    code: str,
-    partition: TopicPartition,
-    replicas: tuple[int, ...],
-    message: str,
-    offsets: dict[int, int | None] | dict[int, int],
-    verdict: Verdict,
-    windows: tuple[LogWindow, ...] = (),
-) -> AuditFinding:
-    return AuditFinding(
-        code=code,
-        severity=severity(code),
-        partition=partition,
-        replicas=replicas,
-        message=message,
-        key=None,
-        offsets=dict(offsets),
-        values={},
-        transactions=(),
-        verdict=verdict,
-        began_after_ms=None,
-        began_before_ms=None,
-        remedy=remedy(code),
-        windows=windows,
-    )

@@ -28,7 +28,6 @@ from sexton.records.tables import Array
 FOUND, EMPTY, UNREADABLE = kernels.FOUND, kernels.EMPTY, kernels.UNREADABLE
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _WIDTHS = {"int32": 4, "int64": 8, "double": 8}
-_LOOKS_WRONG = (kernels.ABSENT, kernels.BROKEN, kernels.ODD)
 MOST_SHOWN = 60  # characters of a value that somebody has to look at
 
 

@@ -6,15 +6,17 @@ once and a scheduled audit can be clean again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from sexton.audit.plain import Plain
+from sexton.audit.remedies import remedy, severity
 from sexton.audit.window import LogWindow
 from sexton.base.digests import hex_digest
 from sexton.base.findings import Severity
 from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
+from sexton.records.layout import NO_TIMESTAMP
 
 Certainty = Literal["certain", "likely", "unknown"]
 Outcome = Literal["committed", "aborted", "open", "unknown"]
@@ -76,3 +78,37 @@ class AuditFinding(Plain):
         nodes = "-".join(str(node) for node in sorted(self.replicas))
         offsets = [offset for offset in self.offsets.values() if offset is not None]
         return f"replica-{nodes}-offset-{min(offsets, default=0)}"
+
+
+def judged(
+    code: str,
+    partition: TopicPartition,
+    replicas: tuple[int, ...],
+    message: str,
+    verdict: Verdict,
+    *,
+    offsets: Mapping[int, int | None],
+    key: bytes | None = None,
+    values: Mapping[int, str | None] | None = None,
+    transactions: tuple[TransactionEvidence, ...] = (),
+    began_after_ms: int | None = None,
+    advice: str | None = None,
+    windows: Sequence[LogWindow] = (),
+) -> AuditFinding:
+    """What a rule has found; how bad that is and what to do about it goes by its code."""
+    return AuditFinding(
+        code=code,
+        severity=severity(code),
+        partition=partition,
+        replicas=replicas,
+        message=message,
+        key=key,
+        offsets=offsets,
+        values=values or {},
+        transactions=transactions,
+        verdict=verdict,
+        began_after_ms=None if began_after_ms == NO_TIMESTAMP else began_after_ms,
+        began_before_ms=None,
+        remedy=advice or remedy(code),
+        windows=tuple(windows),
+    )

@@ -28,9 +28,8 @@ from dataclasses import dataclass
 
 from sexton.audit.compare import KeySuspicion
 from sexton.audit.facts import KeyEntry
-from sexton.audit.finding import AuditFinding, Verdict
+from sexton.audit.finding import AuditFinding, Verdict, judged
 from sexton.audit.outcomes import evidence, judge_outcome, own_marker
-from sexton.audit.remedies import remedy, severity
 from sexton.audit.window import LogWindow, Slot
 from sexton.audit.words import named, sentence
 
@@ -257,21 +256,26 @@ def _finding(case: _Case, code: str, wrong: tuple[int, ...], verdict: Verdict) -
     if record.kind == "tombstone" and code == "tombstone-divergence":
         at = max(entry.offset for node in wrong if (entry := entries[node]) is not None)
     one, several, what = _MESSAGES[code]
-    return AuditFinding(
-        code=code,
-        severity=severity(code),
-        partition=case.suspicion.scope.partition,
-        replicas=wrong,
-        message=sentence(f"{named(wrong, one, several)} {what}, at offset {at}"),
+    said = sentence(f"{named(wrong, one, several)} {what}, at offset {at}")
+    return _about_key(case, code, wrong, said, verdict)
+
+
+def _about_key(
+    case: _Case, code: str, wrong: tuple[int, ...], message: str, verdict: Verdict
+) -> AuditFinding:
+    record, entries = case.record, case.suspicion.entries
+    return judged(
+        code,
+        case.suspicion.scope.partition,
+        wrong,
+        message,
+        verdict,
         key=case.suspicion.key,
         offsets={node: e.offset if e is not None else None for node, e in entries.items()},
         values={node: e.value_digest if e is not None else None for node, e in entries.items()},
         transactions=(evidence(record, case.showing, case.lacking) if record.transactional else ()),
-        verdict=verdict,
         began_after_ms=record.timestamp,
-        began_before_ms=None,
-        remedy=remedy(code),
-        windows=tuple(window for _node, window in sorted({**case.showing, **case.lacking}.items())),
+        windows=[window for _node, window in sorted({**case.showing, **case.lacking}.items())],
     )
 
 
@@ -280,20 +284,5 @@ def _different_values(case: _Case) -> AuditFinding:
         f"offset {case.record.offset} holds different values, and the checksum of each is right"
     )
     wrong = tuple(sorted(case.showing))
-    finding = _finding(case, "missing-record", wrong, Verdict(None, "unknown", because))
-    return AuditFinding(
-        code="corrupt-batch",
-        severity=severity("corrupt-batch"),
-        partition=finding.partition,
-        replicas=wrong,
-        message=sentence(f"{named(wrong)} hold different values at offset {case.record.offset}"),
-        key=finding.key,
-        offsets=finding.offsets,
-        values=finding.values,
-        transactions=finding.transactions,
-        verdict=finding.verdict,
-        began_after_ms=finding.began_after_ms,
-        began_before_ms=None,
-        remedy=remedy("corrupt-batch"),
-        windows=finding.windows,
-    )
+    said = sentence(f"{named(wrong)} hold different values at offset {case.record.offset}")
+    return _about_key(case, "corrupt-batch", wrong, said, Verdict(None, "unknown", because))

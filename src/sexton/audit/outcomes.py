@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sexton.audit.finding import AuditFinding, Outcome, TransactionEvidence, Verdict
-from sexton.audit.remedies import remedy, severity
+from sexton.audit.finding import AuditFinding, Outcome, TransactionEvidence, Verdict, judged
 from sexton.audit.window import LogWindow, Slot
 from sexton.audit.words import named, sentence
 from sexton.base.partitions import TopicPartition
@@ -36,20 +35,17 @@ def judge_outcome(
     verbs = ("shows", "show") if wrong is showing else ("hides", "hide")
     what = "a record that was aborted" if wrong is showing else "a committed record"
     every = {**showing, **hiding}
-    return AuditFinding(
-        code=code,
-        severity=severity(code),
-        partition=partition,
-        replicas=tuple(sorted(wrong)),
-        message=sentence(f"{named(wrong, *verbs)} {what}, at offset {record.offset}"),
+    return judged(
+        code,
+        partition,
+        tuple(sorted(wrong)),
+        sentence(f"{named(wrong, *verbs)} {what}, at offset {record.offset}"),
+        verdict,
         key=record.key,
         offsets={node: record.offset if node in showing else None for node in sorted(every)},
         values={node: record.value_digest if node in showing else None for node in sorted(every)},
         transactions=evidence(record, showing, hiding),
-        verdict=verdict,
         began_after_ms=record.timestamp,
-        began_before_ms=None,
-        remedy=remedy(code),
         windows=tuple(every[node] for node in sorted(every)),
     )
 

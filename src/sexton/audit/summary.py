@@ -6,28 +6,9 @@ anything but digests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from sexton.audit.finding import AuditFinding
 from sexton.base.digests import digest
 from sexton.base.findings import Evidence, Finding
-
-_SEVERITIES = ("error", "warning", "note")
-_CERTAINTIES = ("certain", "likely", "unknown")
-
-
-def by_weight(findings: Iterable[AuditFinding]) -> list[AuditFinding]:
-    """The gravest and surest first, then by place."""
-    return sorted(
-        findings,
-        key=lambda each: (
-            _SEVERITIES.index(each.severity),
-            _CERTAINTIES.index(each.verdict.certainty),
-            each.partition,
-            each.code,
-            each.identity,
-        ),
-    )
 
 
 def key_in_words(key: bytes | None, *, plain: bool) -> str | None:

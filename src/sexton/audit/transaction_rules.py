@@ -18,16 +18,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 
 from sexton.audit.compare import SpanSuspicion
 from sexton.audit.facts import MisfitMarker, ReplicaFacts
-from sexton.audit.finding import AuditFinding, Outcome, TransactionEvidence, Verdict
+from sexton.audit.finding import AuditFinding, Outcome, TransactionEvidence, Verdict, judged
 from sexton.audit.outcomes import COMMITTED_AS_ABORTED, judge_outcome
-from sexton.audit.remedies import remedy, severity
 from sexton.audit.window import LogWindow, Slot
-from sexton.base.partitions import TopicPartition
 
 # ── data that one hides and another shows ──
 
@@ -99,17 +97,13 @@ def _began_later(
         f"lies between is gone, which an open transaction would have prevented; whether the first "
         "was committed cannot be seen any more, but nothing else would be lost by it"
     )
-    code = COMMITTED_AS_ABORTED
-    return AuditFinding(
-        code=code,
-        severity=severity(code),
-        partition=suspicion.scope.partition,
-        replicas=(suspicion.node,),
-        message=(
-            f"Replica {suspicion.node} hides data from offset {record.offset} on under the ABORT "
-            f"marker of a later transaction, at {span.marker_offset}."
-        ),
-        key=None,
+    return judged(
+        COMMITTED_AS_ABORTED,
+        suspicion.scope.partition,
+        (suspicion.node,),
+        f"Replica {suspicion.node} hides data from offset {record.offset} on under the ABORT "
+        f"marker of a later transaction, at {span.marker_offset}.",
+        Verdict(others, "likely", because),
         offsets={suspicion.node: record.offset, **dict.fromkeys(others)},
         values={suspicion.node: record.value_digest, **dict.fromkeys(others)},
         transactions=(
@@ -125,10 +119,7 @@ def _began_later(
                 for node in others
             ),
         ),
-        verdict=Verdict(others, "likely", because),
         began_after_ms=record.timestamp,
-        began_before_ms=None,
-        remedy=remedy(code),
         windows=tuple(windows[node] for node in sorted({suspicion.node, *others})),
     )  # fmt: skip
 
@@ -148,7 +139,7 @@ def _misfit(facts: ReplicaFacts, misfit: MisfitMarker) -> AuditFinding:
         "own marker, or has removed its data, would"
     )
     outcome: Outcome = "committed" if misfit.commits else "aborted"
-    return about_transaction(
+    return judged(
         "marker-mismatch",
         facts.scope.partition,
         (facts.node,),
@@ -163,37 +154,4 @@ def _misfit(facts: ReplicaFacts, misfit: MisfitMarker) -> AuditFinding:
                 misfit.marker_offset, outcome,
             ),
         ),
-        began_after_ms=None,
     )  # fmt: skip
-
-
-def about_transaction(
-    code: str,
-    partition: TopicPartition,
-    replicas: tuple[int, ...],
-    message: str,
-    verdict: Verdict,
-    *,
-    offsets: Mapping[int, int | None],
-    transactions: tuple[TransactionEvidence, ...],
-    began_after_ms: int | None,
-    advice: str | None = None,
-    windows: Sequence[LogWindow] = (),
-) -> AuditFinding:
-    """A finding about a transaction, not a key."""
-    return AuditFinding(
-        code=code,
-        severity=severity(code),
-        partition=partition,
-        replicas=replicas,
-        message=message,
-        key=None,
-        offsets=offsets,
-        values={},
-        transactions=transactions,
-        verdict=verdict,
-        began_after_ms=began_after_ms if began_after_ms != -1 else None,
-        began_before_ms=None,
-        remedy=advice or remedy(code),
-        windows=tuple(windows),
-    )

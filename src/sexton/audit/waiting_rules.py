@@ -18,12 +18,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sexton.audit.facts import CoordinatorState, OpenTransaction, ReplicaFacts
-from sexton.audit.finding import AuditFinding, Outcome, TransactionEvidence, Verdict
+from sexton.audit.finding import AuditFinding, Outcome, TransactionEvidence, Verdict, judged
 from sexton.audit.remedies import remedy
-from sexton.audit.transaction_rules import about_transaction
 from sexton.audit.window import LogWindow
 from sexton.audit.words import named, sentence
-from sexton.base.kafka_defaults import TRANSACTION_MAX_TIMEOUT_MS
+from sexton.base.kafka_options import TRANSACTION_MAX_TIMEOUT_MS
 
 _ENDED = ("CompleteCommit", "CompleteAbort", "Empty", "Dead")
 PATIENCE = 2  # times its timeout: a transaction that old was forgotten by its coordinator
@@ -101,7 +100,7 @@ def _stuck(
     advice = remedy("stuck-partition")
     if ended == "aborted":
         advice = "It was aborted, so aborting it on the leader as well would do no harm. " + advice
-    return about_transaction(
+    return judged(
         "stuck-partition",
         after[stuck[0]].scope.partition,
         tuple(stuck),
@@ -178,7 +177,7 @@ def _hanging(
     producer, start = transaction.producer_id, transaction.start_offset
     said = "knows nothing of it, or does not tell us" if state is None else f"says {state.state}"
     nodes = tuple(sorted(after))
-    return about_transaction(
+    return judged(
         "hanging-transaction",
         after[nodes[0]].scope.partition,
         nodes,

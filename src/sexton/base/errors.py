@@ -55,7 +55,7 @@ class ConfigError(SextonError):
 
 def no_such_topic(*names: str) -> ConfigError:
     """The mistake that is made most often, in the same words by everybody."""
-    hint = "see `sexton cluster topics` for those there are"
+    hint = "see `sexton cluster topics` for those there are, with the same -b"
     return ConfigError(", ".join(names), "there is no such topic", hint)
 
 
@@ -67,3 +67,8 @@ def no_such_partition(topic: str, partition: int, there: int) -> ConfigError:
 
 class Missing(ConfigError):
     """A program or package this needs and this machine lacks."""
+
+    def __str__(self) -> str:
+        """With the remedy: in a program of somebody's own this line is all that is seen."""
+        said = super().__str__()
+        return said if self.hint is None else f"{said} ({self.hint})"

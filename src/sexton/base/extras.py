@@ -29,4 +29,6 @@ def need(*packages: str) -> None:
 
 
 def missing(package: str) -> Missing:
-    return Missing(package, "is not installed", f'pip install "sexton[{EXTRAS[package]}]"')
+    """Named as pip names it, which knows no underscores."""
+    remedy = f'pip install "sexton[{EXTRAS[package]}]"'
+    return Missing(package.replace("_", "-"), "is not installed", remedy)

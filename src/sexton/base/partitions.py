@@ -13,6 +13,8 @@ _DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10
 
 
 class TopicPartition(NamedTuple):
+    """One partition of a topic: `orders-3` in text and as a directory."""
+
     topic: str
     partition: int
 

@@ -18,6 +18,8 @@ import time
 from datetime import UTC, datetime
 from typing import TextIO
 
+from sexton.report.tables import one_line
+
 MOST_LINES = 20
 PERIOD_S = 10.0
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -47,7 +49,7 @@ class TextFormatter(logging.Formatter):
         stamp = f"{at:%H:%M:%S}.{int(record.msecs):03}"
         said = "".join(f" {name}={_word(value)}" for name, value in facts(record).items())
         gap = " " if said else ""
-        message = _one_line(record.getMessage())
+        message = one_line(record.getMessage())
         line = f"{stamp} {record.levelname.lower():<8} {message}{gap}{said}"
         if record.exc_info and record.exc_info[0] is not None:
             line += "\n" + self.formatException(record.exc_info)
@@ -97,11 +99,5 @@ def _word(value: object) -> str:
             text = ",".join(f"{key}={each}" for key, each in value.items())
         case _:
             text = str(value)
-    text = _one_line(text)
+    text = one_line(text)
     return json.dumps(text) if not text or " " in text or '"' in text or "=" in text else text
-
-
-def _one_line(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -15,6 +15,7 @@ from dataclasses import Field, fields, replace
 from typing import Any, TypeVar
 
 from sexton.base.errors import ConfigError
+from sexton.base.kafka_options import spelled
 from sexton.broker.cluster import ClusterConfig
 from sexton.broker.limits import Limits
 from sexton.broker.listener import ListenerConfig
@@ -45,7 +46,7 @@ def with_options(config: ClusterConfig, options: Mapping[str, object]) -> Cluste
             hint = f"did you mean {near[0]}?" if near else _LISTED
             raise ConfigError(name, "is not an option of this cluster's brokers", hint)
     of_logs = {
-        _OF_LOGS[name]: _spelled(value) for name, value in options.items() if name in _OF_LOGS
+        _OF_LOGS[name]: spelled(value) for name, value in options.items() if name in _OF_LOGS
     }
     broker = _set(config.broker, options)
     limits = _set(config.listener.limits, options)
@@ -79,7 +80,7 @@ def _set(config: Config, options: Mapping[str, object]) -> Config:
 
 
 def _parsed(name: str, value: object, kind: str) -> object:
-    text = _spelled(value)
+    text = spelled(value)
     try:
         if kind == "bool":
             return {"true": True, "false": False}[text.lower()]
@@ -89,7 +90,3 @@ def _parsed(name: str, value: object, kind: str) -> object:
     except (KeyError, ValueError):
         wanted = "true or false" if kind == "bool" else "a number"
         raise ConfigError(name, f"is {text!r}", f"{wanted} is needed") from None
-
-
-def _spelled(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

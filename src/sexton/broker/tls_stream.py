@@ -1,4 +1,4 @@
-"""The same stream, encrypted: OpenSSL on the socket itself, without asyncio's buffers in between.
+"""A stream with TLS: OpenSSL on the socket itself, without asyncio's buffers in between.
 
 asyncio's TLS transport keeps 256 KiB for each connection from the start, whoever is at the other
 end. OpenSSL alone needs some 12 KiB while nothing is under way.

@@ -39,12 +39,15 @@ _MOST_REMEMBERED = 10_000
 
 @dataclass(slots=True)
 class Users:
+    """Names, and what proves each one's password without being the password."""
+
     credentials: dict[tuple[str, str], Credential] = field(default_factory=dict)
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _were_right: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     @property
     def names(self) -> list[str]:
+        """Everyone, by the alphabet."""
         return sorted({user for user, _ in self.credentials})
 
     def add(self, user: str, password: str, iterations: int = LEAST_ITERATIONS) -> None:
@@ -57,6 +60,7 @@ class Users:
         self._were_right.pop(user, None)
 
     def remove(self, user: str) -> bool:
+        """Whether there was anybody of that name."""
         mechanisms = [mechanism for name, mechanism in self.credentials if name == user]
         for mechanism in mechanisms:
             del self.credentials[user, mechanism]

@@ -43,17 +43,13 @@ EXAMPLES = (
     ),
 )
 REPLICAS = (
-    Column("topic"), number("partition"), number("broker"), Column("role"), Column("in_sync"),
-    number("leader_epoch"), number("log_start"), number("mtro"), number("mcco"), number("mxro"),
-    number("mxfo"), number("last_stable"), number("high_watermark"), number("log_end"),
-    number("size_bytes"),
+    Column("topic"), number("partition", "part"), number("broker"), Column("role"),
+    Column("in_sync", short="isr"), number("leader_epoch", "epoch", spare=True),
+    number("log_start", "start", spare=True), number("mtro"), number("mcco"), number("mxro"),
+    number("mxfo"), number("last_stable", "LSO"), number("high_watermark", "HW"),
+    number("log_end", "end"), number("size_bytes", "bytes", spare=True),
 )  # fmt: skip
-_SHORT = {
-    "partition": "part", "in_sync": "isr", "leader_epoch": "epoch", "log_start": "start",
-    "mtro": "MTRO", "mcco": "MCCO", "mxro": "MXRO", "mxfo": "MXFO",
-    "last_stable": "LSO", "high_watermark": "HW", "log_end": "end", "size_bytes": "bytes",
-}  # fmt: skip
-_LEAST = ("bytes", "start", "epoch", "LSO", "role", "end", "isr")
+_LEAST = ("size_bytes", "log_start", "leader_epoch", "last_stable", "role", "log_end", "in_sync")
 
 
 def command(
@@ -82,6 +78,8 @@ def command(
     with Output("cluster offsets", format) as out:
         found = _look(reach, topics, internal, out)
         out.rows("replicas", REPLICAS, _rows(found))
+        if not found:
+            out.say(f"There is no topic yet{'' if internal else ', but for internal ones'}.")
         for each in found:
             if each.get("uncleanable"):
                 out.finding(_uncleanable(each))
@@ -112,12 +110,11 @@ def _look(reach: Reach, topics: list[str] | None, internal: bool, out: Output | 
 
 
 def _view(rows: list[Row]) -> View:
-    columns = [Column(_SHORT.get(c.name, c.name), c.align) for c in REPLICAS]
-    return View("replicas", columns, rows, keys=3, bad=_is_bad, least=_LEAST)
+    return View("replicas", REPLICAS, rows, keys=3, bad=_is_bad, least=_LEAST)
 
 
 def _is_bad(column: str, cell: Cell) -> bool:
-    return (column == "isr" and cell is False) or (column == "role" and cell == "away")
+    return (column == "in_sync" and cell is False) or (column == "role" and cell == "away")
 
 
 # ── any Kafka ──

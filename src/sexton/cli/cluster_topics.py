@@ -114,6 +114,8 @@ def command(
             out.rows("partitions", PARTITIONS, _partitions(topology))
         elif not delete:
             out.rows("topics", TOPICS, _topics(topology))
+            if not topology.topics:
+                out.say("There is no topic yet: `sexton cluster topics NAME --create` makes one.")
         if delete:
             out.say(f"deleted: {', '.join(topics or ())}")
             out.summarize(deleted=len(topics or ()))

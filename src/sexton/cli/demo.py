@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import textwrap
 import time
 from collections.abc import Iterator
@@ -153,6 +154,7 @@ class _Teller:
         self._say(
             "Three Kafka brokers are starting in this process: real replicas, real clients,"
             " no JVM, no Docker. Time is scaled, so that a day of timers passes in a second."
+            " They are gone when it is over: the commands below are for clusters of yours."
         )
 
     def begins(self, policy: str) -> None:
@@ -191,9 +193,10 @@ class _Teller:
     def closes(self, html: Path) -> None:
         took = time.monotonic() - self._began
         self._heading(f"That took {took:.0f} seconds. Next:")
+        sexton = _ourselves()
         self._out.say(f"  look at the report      {html.absolute()}")
-        self._out.say("  run such a cluster      sexton up")
-        self._out.say("  audit your own          sexton audit -b HOST:PORT --all-compacted")
+        self._out.say(f"  run such a cluster      {sexton} up")
+        self._out.say(f"  audit your own          {sexton} audit -b HOST:PORT --all-compacted")
         self._out.say("  how it works            docs/concepts/coordinated-compaction.md")
 
     def _heading(self, text: str) -> None:
@@ -204,6 +207,15 @@ class _Teller:
             text, self._width, initial_indent=indent, subsequent_indent=indent
         ):
             self._out.say(line)
+
+
+def _ourselves() -> str:
+    """What to type: `make demo` runs a command that is in .venv, and not on anybody's path."""
+    if shutil.which("sexton"):
+        return "sexton"
+    called = Path(sys.argv[0])
+    here = Path.cwd()
+    return str(called.relative_to(here) if called.is_relative_to(here) else called)
 
 
 def _until_seen(story: tuple[str, ...]) -> tuple[str, ...]:

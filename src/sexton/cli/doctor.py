@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from sexton.base.errors import Missing, SextonError
+from sexton.base.errors import SextonError
 from sexton.base.extras import need
 from sexton.base.findings import Finding, Severity
 from sexton.cli.options import FormatOption
@@ -135,10 +135,9 @@ def java() -> Verdict:
 
 
 def maven() -> Verdict:
-    found = shutil.which("mvn")
-    if found is None:
-        raise Missing("mvn", "is not on the PATH", "install Maven (apt-get install maven)")
-    return Verdict(_short(Path(found)))
+    from sexton.testing.kafka_jars import find_maven
+
+    return Verdict(_short(find_maven()))
 
 
 def jars() -> Verdict:
@@ -211,7 +210,7 @@ CHECKS = (
     Check("kernels", "speed of the first command", kernels),
     Check("pyspark", SPARK, package("pyspark")),
     Check("pyarrow", f"{SPARK}; Parquet", package("pyarrow")),
-    Check("confluent-kafka", "retry, the lab", package("confluent_kafka")),
+    Check("confluent-kafka", "demo, retry, the lab", package("confluent_kafka")),
     Check("rocksdict", "stores on disk", package("rocksdict")),
     Check("java", f"{SPARK}; {LAB}", java),
     Check("maven", "fetching Apache Kafka for the lab", maven),

@@ -64,9 +64,10 @@ DoubtOption = Annotated[
 ]
 DEFAULT_MEMORY = "_sexton_guard"
 TOPICS = (
-    Column("topic"), Column("state"), Column("since"), Column("why"), Column("previous_min"),
-    Column("previous_max"), Column("protected"), number("delete_retention_ms"), number("doubts"),
-    number("held_back_bytes"),
+    Column("topic"), Column("state"), Column("since"), Column("why"),
+    Column("previous_min", spare=True), Column("previous_max", spare=True),
+    Column("protected", spare=True), number("delete_retention_ms", spare=True),
+    number("doubts"), number("held_back_bytes"),
 )  # fmt: skip
 DISKS = (
     number("broker"), number("usable_bytes"), number("held_growth_bytes_per_s"),
@@ -143,7 +144,7 @@ async def done(daemon: Daemon) -> Status:
 def show(out: Output, status: Status, topics: list[TopicStatus] | None = None) -> None:
     """Topics, what people should know of, and figures."""
     shown = status.topics if topics is None else topics
-    out.rows("topics", TOPICS, [row_of(topic) for topic in shown])
+    out.rows("topics", TOPICS, [_row_of(status, topic) for topic in shown])
     if any(topic.held_back_bytes is not None for topic in shown):
         out.rows("disks", DISKS, map(_disk_row, status.brokers))
     for finding in status.findings:
@@ -159,15 +160,15 @@ def show(out: Output, status: Status, topics: list[TopicStatus] | None = None) -
     )
 
 
-def row_of(topic: TopicStatus) -> Row:
-    from sexton.guard.status import iso
+def _row_of(status: Status, topic: TopicStatus) -> Row:
+    from sexton.guard.status import iso, why_held
 
     previous = topic.previous
     return (
         topic.topic,
         topic.state,
         iso(topic.since_ms),
-        "; ".join(topic.why) or None,
+        "; ".join(why_held(status, topic)) or None,
         None if previous is None else previous.min or "not set",
         None if previous is None else previous.max or "not set",
         topic.protected,

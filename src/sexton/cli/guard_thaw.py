@@ -79,11 +79,13 @@ def command(
             await release(daemon, only, audited=audited)
             return await done(daemon)
 
+        from sexton.guard.status import why_held
+
         status = with_daemon(reach, config, memory_topic, thaw)
         show(out, status)
         for topic in status.topics:
             if topic.state in ("frozen", "freezing"):
-                out.incomplete(topic.topic, f"stays frozen: {'; '.join(topic.why) or 'in doubt'}")
+                out.incomplete(topic.topic, f"stays frozen: {'; '.join(why_held(status, topic))}")
 
 
 async def release(daemon: Daemon, only: frozenset[str] | None, *, audited: bool) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from sexton.base.errors import ConfigError
+from sexton.base.extras import need
 from sexton.cli.lab_options import (
     EarlyOption,
     FixedOption,
@@ -86,7 +87,10 @@ def command(
     with Output("lab run", format) as out:
         if step and not (format is Format.table and sys.stdin.isatty()):
             raise ConfigError("--step", "needs a person at a terminal", "leave it out")
-        _perform(_scenario(name), Where(on, policy, guard), early, step, out)
+        scenario = _scenario(name)
+        if on != "sim":
+            need("confluent_kafka")  # before Apache Kafka is fetched for nothing
+        _perform(scenario, Where(on, policy, guard), early, step, out)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from sexton.cli.cluster_reach import (
 from sexton.cli.consent import YesOption, consent
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
-from sexton.cli.txn_reach import PartitionOption, TopicOption, partition_of
+from sexton.cli.txn_reach import PartitionOption, TopicOption, called, partition_of
 from sexton.cli.writers import Format
 from sexton.report.tables import Column, number
 
@@ -95,7 +95,7 @@ def command(
             if not force:
                 raise _refusal(found)
             risk = found.ending.loss or found.ending.because
-            consent("txn abort", f"abort {_called(found)} ({risk})", yes)
+            consent("txn abort", f"abort {called(found)} ({risk})", yes)
         marker = Marker(producer_epoch, coordinator_epoch)
         reach.with_client(lambda client: _abort(client, found, marker))
         lost = None if found.ending.may_abort else found.ending.loss
@@ -123,7 +123,7 @@ def _refusal(found: OpenTransaction) -> Refused:
     why = f"is not aborted: {ending.because}"
     if ending.loss:
         why += f"; {ending.loss}"
-    return Refused(KafkaError.INVALID_TXN_STATE, f"{_called(found)} {why}", ending.advice)
+    return Refused(KafkaError.INVALID_TXN_STATE, f"{called(found)} {why}", ending.advice)
 
 
 async def _abort(client: Client, found: OpenTransaction, marker: Marker) -> None:
@@ -155,14 +155,7 @@ async def _check_again(client: Client, found: OpenTransaction) -> None:
     expected = found.start if was_open else None
     if begun.get(found.producer.producer_id) != expected:
         why = f"has changed on the leader, broker {leader}, while we asked"
-        raise Refused(KafkaError.INVALID_TXN_STATE, f"{_called(found)} {why}", "look again")
-
-
-def _called(found: OpenTransaction) -> str:
-    return (
-        f"the transaction of producer {found.producer.producer_id} in {found.partition} "
-        f"from offset {found.start} on"
-    )
+        raise Refused(KafkaError.INVALID_TXN_STATE, f"{called(found)} {why}", "look again")
 
 
 async def _find(

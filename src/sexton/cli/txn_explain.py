@@ -18,7 +18,7 @@ from sexton.cli.cluster_reach import (
 from sexton.cli.naming import place_named
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
-from sexton.cli.txn_reach import advised, ago, when
+from sexton.cli.txn_reach import advised, ago, called, sentence, when
 from sexton.cli.writers import Format
 from sexton.report.tables import Column, Row, number
 
@@ -41,9 +41,10 @@ REPLICAS = (
     number("high_watermark"), number("waits_at"),
 )  # fmt: skip
 TRANSACTIONS = (
-    number("start_offset"), number("producer_id"), number("producer_epoch"),
-    Column("last_timestamp"), Column("transactional_id"), Column("coordinator_state"),
-    Column("ended"), Column("because"), Column("advice"),
+    number("start_offset"), number("producer_id"), number("producer_epoch", spare=True),
+    Column("last_timestamp", spare=True), Column("transactional_id"),
+    Column("coordinator_state"), Column("ended"), Column("because", spare=True),
+    Column("advice", spare=True),
 )  # fmt: skip
 KNOWN = (number("start_offset"), number("producer_id"), number("broker"), Column("knows"),
          Column("how"))  # fmt: skip
@@ -104,7 +105,9 @@ def _show(looked: Looked, out: Output) -> None:
     leader = next((view for view in looked.views if view.node == place.leader), None)
     out.say(_standing(leader, found))
     for each in found:
-        if each.ending.ended not in WILL_END:
+        if each.ending.ended == "not asked":
+            out.incomplete(called(each), f"how it ended is not known: {each.ending.because}")
+        elif each.ending.ended not in WILL_END:
             out.finding(_finding(each))
     out.summarize(open=len(found))
 
@@ -146,7 +149,7 @@ def _standing(leader: ReplicaView | None, found: list[OpenTransaction]) -> str:
     return (
         f"\nConsumers wait at offset {stable} of {end} for the end of a transaction of producer "
         f"{producer.producer_id}, which last wrote {ago(producer.last_timestamp)} ago. "
-        f"{first.ending.because[:1].upper()}{first.ending.because[1:]}."
+        f"{sentence(first.ending.because)} {sentence(first.ending.advice)}"
     )
 
 

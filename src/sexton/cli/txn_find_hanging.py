@@ -20,7 +20,15 @@ from sexton.cli.cluster_reach import (
 )
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
-from sexton.cli.txn_reach import BrokerOption, PartitionOption, TopicOption, advised, ago, when
+from sexton.cli.txn_reach import (
+    BrokerOption,
+    PartitionOption,
+    TopicOption,
+    advised,
+    ago,
+    called,
+    when,
+)
 from sexton.cli.writers import Format
 from sexton.report.tables import Column, number
 
@@ -97,7 +105,10 @@ def command(
     with Output("txn find-hanging", format) as out:
         reach = Reach(bootstrap, settings, command_config, data)
         found = reach.with_client(lambda client: _find(client, asked))
-        out.rows("transactions", COLUMNS, [_row(each) for each in found.hanging])
+        if found.hanging or format is not Format.table:
+            out.rows("transactions", COLUMNS, [_row(each) for each in found.hanging])
+        else:
+            out.say(f"No transaction hangs{', as far as could be asked' if found.unread else ''}.")
         for each in found.hanging:
             out.finding(_finding(each))
         for what, why in found.unread:
@@ -119,7 +130,9 @@ async def _find(client: Client, asked: Asked) -> Found:
         unread += silent
         for at, begun in sorted(old.items()):
             found += await _known(client, at, begun, longest_ms)
-    hanging = [each for each in found if each.ending.ended not in WILL_END]
+    silent_about = [each for each in found if each.ending.ended == "not asked"]
+    unread += [(called(each), each.ending.because) for each in silent_about]
+    hanging = [each for each in found if each.ending.ended not in (*WILL_END, "not asked")]
     under_way = sum(each.ending.ended == "under way" for each in found)
     return Found(hanging, under_way, unread)
 

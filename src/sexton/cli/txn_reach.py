@@ -32,14 +32,22 @@ def partition_of(topic: str | None, partition: int | None) -> TopicPartition:
 
 def advised(found: OpenTransaction) -> str:
     """What to do about it, with the command that does it."""
-    at, advice = found.partition, found.ending.advice
-    said = f"{advice[:1].upper()}{advice[1:]}."
+    at, said = found.partition, sentence(found.ending.advice)
     if not found.ending.may_abort:
         return said
     return (
         f"{said} `sexton txn abort --topic {at.topic} --partition {at.partition} "
         f"--start-offset {found.start}`"
     )
+
+
+def called(found: OpenTransaction) -> str:
+    producer, at = found.producer.producer_id, found.partition
+    return f"the transaction of producer {producer} in {at} from offset {found.start} on"
+
+
+def sentence(clause: str) -> str:
+    return f"{clause[:1].upper()}{clause[1:]}."
 
 
 def when(time_ms: int) -> str | None:

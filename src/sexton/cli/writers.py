@@ -73,7 +73,7 @@ def open_writer(command: str, chosen: Format, stdout: TextIO) -> Writer:
     """The writer for one run of `command`."""
     match chosen:
         case Format.table:
-            return TerminalWriter(stdout) if is_lively(stdout) else PlainWriter(stdout)
+            return TerminalWriter(stdout) if stdout.isatty() else PlainWriter(stdout)
         case Format.json:
             return JsonWriter(command, stdout)
         case Format.jsonl:
@@ -110,9 +110,10 @@ class PlainWriter:
     def end(self, ending: Ending) -> None:
         if ending.summary:
             self._begin_part()
-        width = max(map(len, ending.summary), default=0)
-        for name, value in ending.summary.items():
-            self.say(f"{name.replace('_', ' ').ljust(width)}  {cell_text(value)}")
+        facts = [_fact(name, value) for name, value in ending.summary.items()]
+        width = max((len(name) for name, _ in facts), default=0)
+        for name, value in facts:
+            self.say(f"{name.ljust(width)}  {value}")
 
     def _begin_part(self) -> None:
         """An empty line between what is above and the table or summary that comes."""
@@ -121,14 +122,30 @@ class PlainWriter:
         self.began = True
 
 
+def _fact(name: str, value: Cell) -> tuple[str, str]:
+    """A figure of the summary for people: milliseconds and bytes in units that one can picture."""
+    label, _, unit = name.replace("_", " ").rpartition(" ")
+    if not label or unit not in ("ms", "bytes"):
+        return name.replace("_", " "), cell_text(value)
+    if not isinstance(value, int):
+        return label, cell_text(value)
+    from sexton.report.audit_words import duration, moment, size
+
+    if unit == "bytes":
+        return label, size(value)
+    return label, moment(value) if label.endswith("until") else duration(value)
+
+
 class TerminalWriter(PlainWriter):
-    """For people, on a terminal: colour, and folded to its width."""
+    """For people, on a terminal: folded to its width, and in colour if its owner did not object."""
 
     def __init__(self, stdout: TextIO) -> None:
         from rich.console import Console
 
         super().__init__(stdout)
-        self.console = Console(file=stdout, highlight=False)
+        self.console = Console(
+            file=stdout, highlight=False, color_system="auto" if is_lively(stdout) else None
+        )
 
     def rows(self, name: str, columns: Sequence[Column], rows: Iterable[Row]) -> None:
         del name

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from sexton.guard.status import FREE, BrokerStatus, Status, TopicStatus, iso, long, size
+from sexton.guard.status import (
+    FREE,
+    BrokerStatus,
+    Status,
+    TopicStatus,
+    iso,
+    long,
+    size,
+    why_held,
+)
 from sexton.report.html_parts import scrolled, with_commands
 
 AGAIN_S = 5
@@ -138,7 +147,7 @@ def _frozen_topics(status: Status, topics: Sequence[TopicStatus]) -> str:
         (
             f"<code>{escape(topic.topic)}</code>",
             f'<span class="state {_COLOUR.get(topic.state, "")}">{escape(topic.state)}</span>',
-            _why(status, topic),
+            "<br>".join(map(escape, why_held(status, topic))),
             _when(topic.since_ms),
             _since(status, topic),
             size(topic.held_back_bytes),
@@ -147,17 +156,6 @@ def _frozen_topics(status: Status, topics: Sequence[TopicStatus]) -> str:
     ]
     head = ("topic", "state", "why", "since", "for", "held back")
     return "<h2>Held</h2>" + _table(head, rows, numbers=(4, 5))
-
-
-def _why(status: Status, topic: TopicStatus) -> str:
-    well_ms = topic.well_since_ms
-    lines = [f"was: {why}" for why in topic.why] if well_ms is not None else list(topic.why)
-    if topic.doubts:
-        lines.append(f"replicas in doubt: {topic.doubts}; audit them before it is released")
-    elif well_ms is not None and topic.state in ("frozen", "freezing"):
-        left = status.hold_ms - (status.now_ms - well_ms)
-        lines.append(f"all in sync again, released in {long(max(left, 0) / 1000)}")
-    return "<br>".join(map(escape, lines))
 
 
 def _since(status: Status, topic: TopicStatus) -> str:

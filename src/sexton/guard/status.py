@@ -27,7 +27,7 @@ class TopicStatus:
     previous: Lags | None  # what it is set back to
     protected: bool
     delete_retention_ms: int | None
-    well_since_ms: int | None
+    well_since_ms: int | None  # since when nothing is in the way of a thaw
     held_back_bytes: int | None
     noted_by: str | None
     doubts: int
@@ -114,15 +114,16 @@ def _topic(
     state = will_be(watched, entry)
     note = entry.note if entry is not None else None
     held = note if state != SET_BACK else None
+    wanted = guard.wanted(watched, now_ms)
     return TopicStatus(
         name,
         state,
-        guard.wanted(watched, now_ms) or (held.why if held is not None else ()),
+        wanted or (held.why if held is not None else ()),
         held.since_ms if held is not None else None,
         note.previous if note is not None else None,
         is_protected(guard, watched),
         options.delete_retention_ms if options is not None else None,
-        watched.well_since_ms,
+        None if wanted else watched.well_since_ms,
         costs.held_back(name) if held is not None else None,
         note.by if note is not None else None,
         len(note.doubts) if note is not None else 0,
@@ -133,6 +134,18 @@ def _broker(costs: Costs, node: int) -> BrokerStatus:
     return BrokerStatus(
         node, costs.usable.get(node), costs.bytes_per_s(node), costs.seconds_left(node)
     )
+
+
+def why_held(status: Status, topic: TopicStatus) -> list[str]:
+    """Why a topic is not cleaned now; what froze it may be over by now."""
+    well_ms = topic.well_since_ms
+    lines = [f"was: {why}" for why in topic.why] if well_ms is not None else list(topic.why)
+    if topic.doubts:
+        lines.append(f"replicas in doubt: {topic.doubts}; audit them before it is released")
+    elif well_ms is not None and topic.state in ("frozen", "freezing"):
+        left = status.hold_ms - (status.now_ms - well_ms)
+        lines.append(f"all in sync again, a guard releases it in {long(max(left, 0) / 1000)}")
+    return lines
 
 
 def iso(ms: int | None) -> str | None:

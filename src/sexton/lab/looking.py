@@ -194,5 +194,5 @@ def _confluent_kafka() -> Any:
     try:
         return importlib.import_module("confluent_kafka")
     except ImportError:
-        hint = "install sexton[testing]"
+        hint = 'pip install "sexton[testing]"'
         raise Missing("confluent-kafka", "is not installed", hint) from None

@@ -82,26 +82,19 @@ class Pass:
     bounds: Bounds
     options: CleanerOptions
     shop: Workshop
-    called_off: bool = False
-
-    def call_off(self) -> None:
-        """Asks a preparation in another thread to end soon, without a result.
-
-        Wait for its end before you open a log anew that you have closed: both would write the same
-        files.
-        """
-        self.called_off = True
 
     @property
     def is_in_vain(self) -> bool:
         """Can nothing come of it any more?"""
-        return self.called_off or self.log.closed or self.log.revision != self.revision
+        return self.log.closed or self.log.revision != self.revision
 
     def prepare(self) -> Prepared | None:
-        """Reads and judges the records and writes what stays; None if it was called off.
+        """Reads and judges the records and writes what stays.
 
-        None also if the log was changed or closed meanwhile, which may look like damage. Failures,
-        such as a damaged log or a full disk, are raised. In both cases nothing is left behind.
+        None if the log was changed or closed meanwhile, which may look like damage. Failures, such
+        as a damaged log or a full disk, are raised. In both cases nothing is left behind. Wait
+        for its end before you open a log anew that you have closed: both would write the same
+        files.
         """
         output = _Output(self)
         try:

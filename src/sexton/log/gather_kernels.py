@@ -121,6 +121,28 @@ def _add(tally, what, count):
     store_i64(tally + 8 * what, load_i64(tally + 8 * what) + count)
 
 
+@inline
+def _counted(fate, attributes, count, rows, tally):
+    """How many records of a batch stay, and how many of these are tombstones; tallies the rest."""
+    kept = count if fate & FATE == KEEP else np.int64(0)
+    waiting = np.int64(0)
+    if fate & FATE == DEDUPLICATE:
+        tombstones = np.int64(0)
+        keyless = np.int64(0)
+        for i in range(count):
+            mark_of_row = load_u8(rows + i)
+            kept += np.int64(mark_of_row & STAYS)
+            waiting += np.int64(mark_of_row == STAYS | TOMBSTONE)
+            tombstones += np.int64(mark_of_row == TOMBSTONE)
+            keyless += np.int64(mark_of_row == WITHOUT_KEY)
+        _add(tally, SUPERSEDED, count - kept - tombstones - keyless)
+        _add(tally, TOMBSTONES, tombstones)
+        _add(tally, KEYLESS, keyless)
+    elif fate & FATE == DROP:
+        _add(tally, MARKERS if attributes & _CONTROL else ABORTED, count)
+    return kept, waiting
+
+
 @kernel(
     "int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,"
     " int64)"
@@ -143,24 +165,8 @@ def gather(
         count = np.int64(load_be32(batch + 57))
         rows = marks + load_i64(first_rows + 8 * b)
         fate = load_u8(fates + b)
-        kept = count if fate & FATE == KEEP else np.int64(0)
-        waiting = 0
-        tombstones = 0
-        keyless = 0
-        if fate & FATE == DEDUPLICATE:
-            for i in range(count):
-                mark_of_row = load_u8(rows + i)
-                kept += np.int64(mark_of_row & STAYS)
-                waiting += np.int64(mark_of_row == STAYS | TOMBSTONE)
-                tombstones += np.int64(mark_of_row == TOMBSTONE)
-                keyless += np.int64(mark_of_row == WITHOUT_KEY)
         attributes = np.int64(load_be16(batch + 21))
-        if fate & FATE == DEDUPLICATE:
-            _add(tally, SUPERSEDED, count - kept - tombstones - keyless)
-            _add(tally, TOMBSTONES, tombstones)
-            _add(tally, KEYLESS, keyless)
-        elif fate & FATE == DROP:
-            _add(tally, MARKERS if attributes & _CONTROL else ABORTED, count)
+        kept, waiting = _counted(fate, attributes, count, rows, tally)
         cleared = attributes & ~_TRANSACTIONAL if fate & CLEAR_TRANSACTIONAL else attributes
         had_horizon = attributes & _DELETE_HORIZON
         wants = kept and not had_horizon and (waiting or fate & WANTS_HORIZON)

@@ -116,9 +116,9 @@ class Pattern:
     def _reach(self, start: list[int], name: str, at: int) -> dict[int, None]:
         """All steps that can be reached here without a character."""
         found: dict[int, None] = {}
-        todo = list(start)
-        while todo:
-            number = todo.pop()
+        waiting = list(start)
+        while waiting:
+            number = waiting.pop()
             if number in found:
                 continue
             found[number] = None
@@ -126,7 +126,7 @@ class Pattern:
             if step.asks is None or (
                 isinstance(step.asks, _Edge) and _is_edge(step.asks, name, at)
             ):
-                todo += step.to
+                waiting += step.to
         return found
 
     # ── compiling: each node begins where the program ends, and goes on behind itself ──

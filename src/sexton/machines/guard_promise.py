@@ -79,14 +79,24 @@ def _of_topic(guard: Guard, watched: Watched, entry: Entry | None) -> Iterator[F
             "max.compaction.lag.ms is suspended: what had to be deleted by then stays longer",
             {"max_compaction_lag_ms": entry.note.previous.max},
         )  # fmt: skip
+    if not guard.memory.settles(entry.note):
+        yield from _doubts(watched, entry)
+
+
+def _doubts(watched: Watched, entry: Entry) -> Iterator[Finding]:
+    """One for each broker and reason: a broker that was away has many replicas, all with one."""
+    alike: dict[tuple[int, str], list[int]] = {}
     for doubt in entry.note.doubts:
-        if watched.health.holds(doubt) and not guard.memory.settles(entry.note):
-            yield Finding(
-                "guard-doubt", "error", f"{name}-{doubt.partition} on broker {doubt.replica}",
-                f"this replica {doubt.why}", {"leader_may_be": doubt.replica},
-                f"audit it (`sexton audit -t {name}`) and repair it if it differs, then "
-                f"`sexton guard thaw {name} --audited`",
-            )  # fmt: skip
+        if watched.health.holds(doubt):
+            alike.setdefault((doubt.replica, doubt.why), []).append(doubt.partition)
+    name = watched.sight.name
+    for (broker, why), numbers in alike.items():
+        yield Finding(
+            "guard-doubt", "error", f"{name} on broker {broker}", f"this replica {why}",
+            {"partitions": ",".join(map(str, numbers))},
+            f"audit the topic (`sexton audit -t {name}`) and repair it if replicas differ, then "
+            f"`sexton guard thaw {name} --audited`",
+        )  # fmt: skip
 
 
 def _of_promise(guard: Guard, watched: Watched) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from sexton.base.kafka_defaults import TRANSACTION_MAX_TIMEOUT_MS
+from sexton.base.kafka_options import TRANSACTION_MAX_TIMEOUT_MS
 from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 

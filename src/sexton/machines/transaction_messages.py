@@ -265,7 +265,6 @@ class Listed:
 @dataclass(frozen=True, slots=True)
 class ListAnswer:
     error: KafkaError
-    unknown_states: tuple[str, ...] = ()
     transactions: tuple[Listed, ...] = ()
 
 

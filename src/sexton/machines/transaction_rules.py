@@ -1,5 +1,7 @@
-"""May this producer do that now? The decisions of a coordinator, each from what it was asked and
-what it knows, and each with the error that Apache Kafka 4.3 gives.
+"""May this producer do that now?
+
+The decisions of a coordinator, each from what it was asked and what it knows, and each with the
+error that Apache Kafka 4.3 gives.
 
 A producer is compared after everything else with TV2: while a step is under way it may already have
 the producer id and epoch which that step is about to bring.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from sexton.base.kafka_errors import KafkaError
 from sexton.machines.transaction_entries import Entry
 from sexton.machines.transaction_messages import Describe, DescribeAnswer, List, ListAnswer, Listed
-from sexton.machines.transaction_states import Status
 
 
 def describe(event: Describe, entry: Entry | None) -> DescribeAnswer:
@@ -36,6 +35,4 @@ def listing(event: List, entries: dict[str, Entry], now_ms: int) -> ListAnswer:
         if event.longer_than_ms >= 0 and now_ms - now.start_ms <= event.longer_than_ms:
             continue
         listed.append(Listed(transactional_id, now.producer_id, now.status.title))
-    known = {status.title for status in Status}
-    unknown = tuple(state for state in event.states if state not in known)
-    return ListAnswer(KafkaError.NONE, unknown, tuple(listed))
+    return ListAnswer(KafkaError.NONE, tuple(listed))

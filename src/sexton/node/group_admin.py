@@ -1,8 +1,8 @@
-"""Groups for operators.
+"""Groups for operators: described, listed and deleted, with their offsets.
 
 DescribeGroups (versions 0 to 6), ConsumerGroupDescribe (0 to 1), ListGroups (0 to 5), DeleteGroups
-(0 to 2) and OffsetDelete (0). Every broker answers for the groups that it
-coordinates. There are no authorizations: who asks which operations are allowed hears of all.
+(0 to 2) and OffsetDelete (0). Every broker answers for the groups that it coordinates. There are no
+authorizations: who asks which operations are allowed hears of all.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Produce:
         call = _Call(
             caller, request.acks, request.transactional_id, deadline_ms, ProduceResponse(), version
         )
-        todo: list[tuple[TopicPartition, Buffer, PartitionProduceResponse]] = []
+        wanted: list[tuple[TopicPartition, Buffer, PartitionProduceResponse]] = []
         for topic in request.topic_data:
             name = topic.name or self._site.topic_name(topic.topic_id)
             answered = TopicProduceResponse(name=name, topic_id=topic.topic_id)
@@ -100,11 +100,11 @@ class Produce:
                 result = PartitionProduceResponse(index=data.index, base_offset=-1)
                 answered.partition_responses.append(result)
                 records = data.records if data.records is not None else b""
-                todo.append((TopicPartition(name, data.index), records, result))
-        call.left = len(todo)
-        for partition, records, result in todo:
+                wanted.append((TopicPartition(name, data.index), records, result))
+        call.left = len(wanted)
+        for partition, records, result in wanted:
             self._take(call, partition, records, result, version)
-        if not todo:
+        if not wanted:
             self._send(call)
         if request.acks == -1 and not call.sent:
             self._waiting[call] = None

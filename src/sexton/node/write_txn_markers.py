@@ -67,7 +67,7 @@ class WriteTxnMarkers:
 
     def _take(self, caller: Caller, request: WriteTxnMarkersRequest, stamps: Stamps) -> None:
         call = _Call(caller, WriteTxnMarkersResponse(), 0, stamps)
-        todo = []
+        wanted = []
         for marker in request.markers:
             result = WritableTxnMarkerResult(producer_id=marker.producer_id)
             call.response.markers.append(result)
@@ -77,11 +77,11 @@ class WriteTxnMarkers:
                 for number in topic.partition_indexes:
                     one = WritableTxnMarkerPartitionResult(partition_index=number)
                     of_topic.partitions.append(one)
-                    todo.append((TopicPartition(topic.name, number), marker, one))
-        call.left = len(todo)
-        if not todo:
+                    wanted.append((TopicPartition(topic.name, number), marker, one))
+        call.left = len(wanted)
+        if not wanted:
             self._site.outside.answer(caller, call.response)
-        for partition, marker, one in todo:
+        for partition, marker, one in wanted:
             self._write(call, partition, marker, one)
 
     def _write(

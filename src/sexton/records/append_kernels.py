@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sexton.records import key_hash
 from sexton.records.kernels import (
     HEADER_BYTES,
     body_size,
@@ -39,8 +40,8 @@ from sexton.records.native import (
 )
 
 U32 = np.uint32
-_FACTOR = np.uint32(0x5BD1E995)
-_SEED = np.uint32(0x9747B28C)
+_FACTOR = np.uint32(key_hash.FACTOR)
+_SEED = np.uint32(key_hash.SEED)
 
 # Why a walk stopped; the second number of its answer says where, the third how much.
 DONE = 0
@@ -64,7 +65,7 @@ _BETWEEN = 8  # of a row without a key, beside what it holds: it need not be exa
 
 @inline
 def murmur2(place, size):
-    """`Utils.murmur2` of Kafka's clients; products wrap around."""
+    """As `key_hash.murmur2`; products wrap around."""
     mixed = _SEED ^ U32(size)
     stop = place + (size & ~np.int64(3))
     while place < stop:
@@ -145,6 +146,31 @@ def _put_headers(to, columns, row):
 
 
 @inline
+def _put_body(to, time_delta, offset_delta, columns, row, key, value, headers):
+    """A record but for its length; the sizes are those of its parts."""
+    store_u8(to, np.uint8(0))
+    to = put_varint(to + 1, time_delta)
+    to = put_varint(to, offset_delta)
+    to = _put_bytes(to, columns + _KEY, row, key)
+    to = _put_bytes(to, columns + _VALUE, row, value)
+    if headers > 1:
+        _put_headers(to, columns, row)
+    else:
+        store_u8(to, np.uint8(0))
+
+
+@inline
+def _note(slot, used, count, time):
+    """What a slot holds, now that a record of this time is the last of it."""
+    if count == 1:
+        store_i64(slot + _BASE_TIME, time)
+    if count == 1 or time > load_i64(slot + _MOST_TIME):
+        store_i64(slot + _MOST_TIME, time)
+    store_i64(slot + _USED, used)
+    store_i64(slot + _COUNT, count)
+
+
+@inline
 def _stopped(answer, why, where, how_much, row):
     store_i64(answer, np.int64(why))
     store_i64(answer + 8, np.int64(where))
@@ -202,24 +228,9 @@ def append(columns, row, rows, topics, slots, answer):
         if used + size > load_i64(slot + _ROOM):
             return _stopped(answer, FULL, (slot - slots) // _SLOT, size, row)
 
-        place = load_i64(slot + _PLACE) + used
-        place = put_varint(place, body)
-        store_u8(place, np.uint8(0))
-        place = put_varint(place + 1, time - base)
-        place = put_varint(place, count)
-        place = _put_bytes(place, columns + _KEY, row, key)
-        place = _put_bytes(place, columns + _VALUE, row, value)
-        if headers > 1:
-            _put_headers(place, columns, row)
-        else:
-            store_u8(place, np.uint8(0))
-        if count == 0:
-            store_i64(slot + _BASE_TIME, time)
-            store_i64(slot + _MOST_TIME, time)
-        elif time > load_i64(slot + _MOST_TIME):
-            store_i64(slot + _MOST_TIME, time)
-        store_i64(slot + _USED, used + size)
-        store_i64(slot + _COUNT, count + 1)
+        place = put_varint(load_i64(slot + _PLACE) + used, body)
+        _put_body(place, time - base, count, columns, row, key, value, headers)
+        _note(slot, used + size, count + 1, time)
         store_i64(topic + _LOOSE, load_i64(topic + _LOOSE) + loose)
         row += 1
     return _stopped(answer, DONE, 0, 0, row)

@@ -43,6 +43,7 @@ class Spans:
         return self.data[position : position + length].tobytes()
 
     def to_list(self) -> list[bytes | None]:
+        """One object a row; None where it is null."""
         raw = self.data.data
         return [
             None if length < 0 else bytes(raw[position : position + length])
@@ -55,6 +56,7 @@ class Spans:
 
     @classmethod
     def from_list(cls, items: Sequence[bytes | None]) -> Spans:
+        """The column with these rows, copied to one buffer."""
         size = sum(len(item) for item in items if item)
         if size > MOST_SPAN_BYTES:
             raise ValueError(f"{size} bytes in one column; at most {MOST_SPAN_BYTES} can be")
@@ -125,10 +127,12 @@ class Columns:
 
     @property
     def is_control(self) -> Array:
+        """Of each record: is it a control record, such as a marker?"""
         return self._has(CONTROL)
 
     @property
     def is_transactional(self) -> Array:
+        """Of each record: does it belong to a transaction?"""
         return self._has(TRANSACTIONAL)
 
     def _has(self, bit: int) -> Array:

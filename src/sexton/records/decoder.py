@@ -56,9 +56,11 @@ class Batches:
 
     @property
     def size(self) -> Array:
+        """Bytes of each batch, its header included."""
         return sizes(self.headers)
 
     def slice(self, start: int, stop: int) -> Batches:
+        """These batches only, over the same bytes."""
         return replace(self, position=self.position[start:stop], headers=self.headers[start:stop])
 
 

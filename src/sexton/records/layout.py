@@ -89,10 +89,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
+        """Of the batch as it was written, whether or not its last record is still there."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
+        """Where the next batch may begin."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -109,22 +111,27 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_log_append_time(self) -> bool:
+        """Timestamps are the broker's, not the producer's."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:
+        """It belongs to a transaction, as data or as its marker."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
+        """Its records are control records, such as markers; no consumer is given them."""
         return bool(self.attributes & CONTROL)
 
     @property
     def has_producer(self) -> bool:
+        """Written by an idempotent or transactional producer."""
         return self.producer_id != NO_PRODUCER_ID
 
     @property
     def delete_horizon_ms(self) -> int | None:
+        """From when its tombstones and markers may go, if a cleaner has said so (KIP-534)."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @classmethod
@@ -133,6 +140,7 @@ class BatchHeader(NamedTuple):
         return cls._make(HEADER.unpack_from(data, position))
 
     def pack(self) -> bytes:
+        """The 61 bytes."""
         return HEADER.pack(*self)
 
 

@@ -277,13 +277,13 @@ def _fact(name: str, text: str) -> str:
 
 
 def _what_to_do(number: int, finding: AuditFinding, told: _Told) -> Iterator[str]:
-    todo = told.advice.steps(finding)
+    steps = told.advice.steps(finding)
     yield f"<h4>What to do</h4>\n<p>{with_commands(sentence(finding.remedy))}"
-    if (first := told.at.setdefault(todo, number)) != number:
+    if (first := told.at.setdefault(steps, number)) != number:
         yield f' The steps are those of <a href="#finding-{first}">finding {first}</a>.</p>\n'
         return
     yield "</p>\n<ol class='steps'>"
-    for step in todo:
+    for step in steps:
         lines = "".join(f"<code>{_e(command)}</code>" for command in step.commands)
         yield f"<li>{_e(step.text)}{f'<pre>{lines}</pre>' if lines else ''}</li>"
     yield "</ol>\n"

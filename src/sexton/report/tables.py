@@ -3,7 +3,8 @@
 Column widths depend on every row, but a log has more rows than memory. So rows are taken in chunks:
 the first chunk decides the widths, later ones may only widen them, and what has been printed stays.
 
-    rows ──chunk──▶ widths ──▶ a rich table         on a terminal: headings, then text are folded
+    rows ──chunk──▶ widths ──▶ a rich table         on a terminal: headings, then text are folded,
+                                                    then columns left out that one can do without
                            ──▶ padded plain text    into a pipe: nothing folded, nothing cut
                            ──▶ `name: value` lines  on a terminal too narrow for the columns
 
@@ -26,6 +27,7 @@ Row = Sequence[Cell]
 
 CHUNK_ROWS = 500  # enough to settle the widths, few enough that the first ones show at once
 NARROWEST_COLUMN = 8  # a long text column folded to less than this reads worse than lines do
+ROOMIEST_COLUMN = 16  # and to less than this, worse than a table with a column less
 GAP = 2
 NARROW_GAP = 1  # where columns would not fit otherwise
 
@@ -36,15 +38,21 @@ class Column:
 
     name: str
     align: Literal["left", "right"] = "left"
+    short: str | None = None  # the heading where room is short; else its words are folded
+    spare: bool = False  # a narrow terminal goes without it, and says so
 
     @property
     def heading(self) -> str:
         return self.name.replace("_", " ")
 
+    @property
+    def narrow_heading(self) -> str:
+        return self.short or self.heading
 
-def number(name: str) -> Column:
+
+def number(name: str, short: str | None = None, *, spare: bool = False) -> Column:
     """A column of numbers: aligned right, so that magnitudes can be compared by eye."""
-    return Column(name, align="right")
+    return Column(name, "right", short, spare)
 
 
 def cell_text(cell: Cell) -> str:
@@ -103,16 +111,20 @@ def _padded(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str]
 
 def print_rich(console: Console, columns: Sequence[Column], rows: Iterable[Row]) -> None:
     """The rows as a rich table on a terminal, or as `name: value` lines where it is too narrow."""
-    as_lines: bool | None = None
+    shown: list[int] | None = None  # which columns; none at all if rows are printed as lines
     for texts, cells in _measured(columns, rows):
-        layout = _layout(columns, cells, console.width)
-        show_header = as_lines is None
-        if as_lines is None:  # the first chunk decides: a change of layout halfway would confuse
-            as_lines = layout is None
-        if as_lines:
+        show_header = shown is None
+        if shown is None:  # the first chunk decides: a change of layout halfway would confuse
+            shown = _shown(columns, cells, console.width)
+        if not shown:
             _print_as_lines(console, columns, texts)
-        else:
-            _print_chunk(console, layout or Layout(columns, cells, GAP), texts, show_header)
+            continue
+        kept, widths = [columns[at] for at in shown], [cells[at] for at in shown]
+        layout = _layout(kept, widths, console.width) or Layout(kept, widths, GAP)
+        _print_chunk(console, layout, [[row[at] for at in shown] for row in texts], show_header)
+    hidden = [column.heading for at, column in enumerate(columns) if shown and at not in shown]
+    if hidden:
+        console.print(f"in a wider terminal: {', '.join(hidden)}", style="dim", markup=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +134,22 @@ class Layout:
     gap: int
 
 
+def _shown(columns: Sequence[Column], cells: Sequence[int], available: int) -> list[int]:
+    """All columns if they fit, else all but the last ones that can be spared; or none."""
+    left = list(range(len(columns)))
+    spare = [at for at in left if columns[at].spare]
+    while _layout([columns[at] for at in left], [cells[at] for at in left], available) is None:
+        if not spare:
+            return []
+        left.remove(spare.pop())
+    return left
+
+
 def _layout(columns: Sequence[Column], cells: Sequence[int], available: int) -> Layout | None:
     """None if columns would be unreadable."""
+    least = ROOMIEST_COLUMN if any(column.spare for column in columns) else NARROWEST_COLUMN
     for gap in (GAP, NARROW_GAP):
-        fitted = _fit(columns, cells, available, gap)
+        fitted = _fit(columns, cells, available, gap, least)
         if fitted is not None:
             return Layout(columns, fitted, gap)
     return None
@@ -160,7 +184,7 @@ def _print_as_lines(
 
 
 def _fit(
-    columns: Sequence[Column], cells: Sequence[int], available: int, gap: int
+    columns: Sequence[Column], cells: Sequence[int], available: int, gap: int, least: int
 ) -> list[int] | None:
     """Widths that fit, the widest text columns folded first; None if that would be unreadable."""
     fitted = heading_widths(columns, cells, available)
@@ -168,7 +192,7 @@ def _fit(
     while excess > 0:
         foldable = [at for at, column in enumerate(columns) if column.align == "left"]
         widest = max(foldable, key=lambda at: fitted[at], default=None)
-        if widest is None or fitted[widest] <= NARROWEST_COLUMN:
+        if widest is None or fitted[widest] <= least:
             return None
         fitted[widest] -= 1
         excess -= 1
@@ -184,15 +208,21 @@ def heading_widths(columns: Sequence[Column], cells: Sequence[int], available: i
     wide = [max(len(column.heading), cell) for column, cell in zip(columns, cells, strict=True)]
     if table_width(wide) <= available:
         return wide
-    words = [max(map(len, column.heading.split())) for column in columns]
+    words = [max(map(len, column.narrow_heading.split())) for column in columns]
     return list(map(max, words, cells))
 
 
 def folded_headings(columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
     """Each heading folded to its width; all of them stand on the line above the first row."""
-    folded = [wrap(column.heading, width) for column, width in zip(columns, widths, strict=True)]
+    folded = [_folded(column, width) for column, width in zip(columns, widths, strict=True)]
     height = max(map(len, folded), default=0)
     return ["\n".join([""] * (height - len(lines)) + lines) for lines in folded]
+
+
+def _folded(column: Column, width: int) -> list[str]:
+    if column.short is not None and len(column.heading) > width:
+        return [column.short]
+    return wrap(column.heading, width)
 
 
 def _measured(
@@ -214,7 +244,7 @@ def _measured(
 
 
 def one_line(text: str) -> str:
-    """A table's cell must not break the line, nor let bytes from a log steer the terminal."""
+    """Neither a line is broken by it, nor a terminal steered by bytes from a log."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,4 +1,4 @@
-"""What can happen to processes: killed, paused, without power, restarted; and to their clocks."""
+"""What can happen to processes: killed, paused, without power, restarted."""
 
 from __future__ import annotations
 

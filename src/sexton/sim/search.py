@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sexton.sim.letters import NO_FAULTS, Faults, script
-from sexton.sim.small_world import Limits, Rules, World
+from sexton.sim.small_rules import Rules
+from sexton.sim.small_world import Limits, World
 
 
 @dataclass(frozen=True, slots=True)

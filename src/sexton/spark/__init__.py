@@ -13,6 +13,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sexton.base.errors import Missing
+from sexton.base.extras import EXTRAS
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -74,4 +77,10 @@ def register(spark: SparkSession) -> None:
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    try:
+        home = import_module(f"{__name__}.{_HOME[name]}")
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:
+            raise
+        raise Missing(error.name, "is not installed", 'pip install "sexton[spark]"') from None
+    return getattr(home, name)

@@ -13,7 +13,6 @@ takes whatever `python3` is. On a cluster the executors need sexton installed, t
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -25,12 +24,12 @@ from typing import TYPE_CHECKING
 
 from sexton.base.errors import ConfigError, Missing
 from sexton.base.extras import need
+from sexton.base.java import JAVA_REMEDY, java_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NEEDED = ("pyspark", "pyarrow", "pandas")
-LEAST_JAVA = 17
 # Arrow batches on their way to Python: by rows alone, one batch of large values is hundreds of MB.
 ARROW_BATCH_BYTES = 16 << 20
 _ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -130,27 +129,12 @@ def arrow_batches_of(spark: SparkSession, rows: int) -> Iterator[None]:
 def find_spark() -> None:
     """Missing, with what to install, if Spark cannot be started here."""
     need(*NEEDED)
-    find_java()
+    _java()
 
 
-def find_java() -> str:
-    """The Java that Spark would start."""
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        java = Path(home) / "bin" / "java"
-        if not os.access(java, os.X_OK):
-            raise Missing("Java", f"JAVA_HOME is {home}, where there is no bin/java", _REMEDY)
-        return str(java)
-    found = shutil.which("java")
-    if found is None:
-        raise Missing("Java", "is not installed, and Spark runs on it", _REMEDY)
-    return found
-
-
-_REMEDY = (
-    f"install Java {LEAST_JAVA} or later (apt-get install openjdk-{LEAST_JAVA}-jre-headless,"
-    f" brew install openjdk@{LEAST_JAVA}) or point JAVA_HOME at one"
-)
+def _java() -> Path:
+    """The one that Spark would start."""
+    return java_path(os.environ.get("JAVA_HOME"))
 
 
 def _find_master(master: str) -> None:
@@ -228,7 +212,7 @@ def _end_java() -> None:
 def _not_started(said: Path, error: Exception) -> ConfigError:
     text = said.read_text(encoding="utf-8", errors="replace") if said.exists() else ""
     if "UnsupportedClassVersionError" in text or "Unrecognized option" in text:
-        return Missing("Java", f"{find_java()} is too old for Spark", _REMEDY)
+        return Missing("Java", f"{_java()} is too old for Spark", JAVA_REMEDY)
     java = getattr(error, "java_exception", None)
     why = java.getMessage() if java is not None else _complaint(text) or str(error)
     return ConfigError("Spark", f"did not start: {why.strip()}", "is the master right?")

@@ -49,6 +49,8 @@ def explaining(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class SextonSource(DataSource):
+    """The data source behind `format("sexton")`; `register` makes it known to a session."""
+
     @classmethod
     def name(cls) -> str:
         return "sexton"

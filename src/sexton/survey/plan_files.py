@@ -1,4 +1,4 @@
-"""The same plan for copies of data directories: what has the same name is a replica of the same."""
+"""Which copies of data directories are compared? Those of the same name are replicas of one log."""
 
 from __future__ import annotations
 

@@ -48,10 +48,10 @@ class KafkaConfig:
     """What the cluster is to be; `options` are Kafka's own, spelled as Kafka spells them."""
 
     version: str = KAFKA_4
-    nodes: int = 1
+    nodes: int = 1  # each is broker and controller
     options: Mapping[str, object] = field(default_factory=dict)
-    heap: str = "256m"
-    jvm: Sequence[str] = FAST_START
+    heap: str = "256m"  # of each node
+    jvm: Sequence[str] = FAST_START  # flags; by default those that start fast
     format_arguments: Sequence[str] = ()  # more for Kafka's StorageTool, such as --feature
     class_archive: bool = True  # start from an archive of classes, made at the first use
     unlocked: bool = False  # accept a version whose jars have no lock

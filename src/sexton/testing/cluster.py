@@ -16,6 +16,8 @@ from sexton.base.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
+    """A partition as its controller sees it: who leads, who has a replica, who is in sync."""
+
     leader: int  # -1 when there is none
     replicas: tuple[int, ...]  # in order of preference
     isr: tuple[int, ...]
@@ -81,12 +83,14 @@ class Cluster(Protocol):
     def pause(self, node: int) -> None:
         """It keeps its connections and answers nothing."""
 
-    def resume(self, node: int) -> None: ...
+    def resume(self, node: int) -> None:
+        """It goes on where it stood still."""
 
     def slow_down(self, node: int) -> None:
         """From now on this broker's replicas copy a little at a time; the broker is well."""
 
-    def speed_up(self, node: int) -> None: ...
+    def speed_up(self, node: int) -> None:
+        """This broker's replicas copy as fast as they can again."""
 
     def data_directory(self, node: int) -> Path:
         """Where a broker has one directory for each partition."""

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 
 from sexton.base.errors import ConfigError
+from sexton.base.kafka_options import spelled
 from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
 from sexton.machines import controller as admin
@@ -158,7 +159,7 @@ class EmbeddedActions(Cleaning):
         replication_factor: int | None = None,
     ) -> None:
         """`assignment` is a number of partitions, or the replicas of each."""
-        spelled = tuple((name, _spelled(value)) for name, value in (configs or {}).items())
+        chosen = tuple((name, spelled(value)) for name, value in (configs or {}).items())
         where: tuple[tuple[int, ...], ...] | None = None
         count, copies = -1, -1
         if isinstance(assignment, int):
@@ -166,12 +167,13 @@ class EmbeddedActions(Cleaning):
             copies = replication_factor or min(3, len(self._cluster.numbers))
         else:
             where = tuple(tuple(replicas) for replicas in assignment)
-        request = admin.CreateTopic(None, topic, uuid.uuid4().hex, count, copies, where, spelled)
+        request = admin.CreateTopic(None, topic, uuid.uuid4().hex, count, copies, where, chosen)
         await self._order(request)
         partitions = [TopicPartition(topic, n) for n in range(len(where) if where else count)]
         await self._everyone_knows(partitions)
 
     async def delete_topic(self, topic: str) -> None:
+        """Returns when every broker that listens knows."""
         partitions = [p for p in self._cluster.controller.image.partitions if p.topic == topic]
         await self._order(admin.DeleteTopic(None, topic))
         await self._everyone_knows(partitions)
@@ -182,7 +184,7 @@ class EmbeddedActions(Cleaning):
 
     async def alter_topic(self, topic: str, configs: Mapping[str, object | None]) -> None:
         """Sets a topic's options; None takes one back to its default."""
-        chosen = tuple((name, _spelled(v)) for name, v in configs.items() if v is not None)
+        chosen = tuple((name, spelled(v)) for name, v in configs.items() if v is not None)
         unset = tuple(name for name, value in configs.items() if value is None)
         await self._order(admin.AlterConfigs(None, "topic", topic, chosen, unset))
         options = self._cluster.controller.image.options_of("topic", topic)
@@ -283,7 +285,3 @@ def _offsets(node: int, replica: Replica, record: PartitionRecord) -> Offsets:
         node, found.role == "leader", node in record.isr, found.log_start, found.last_stable,
         found.high_watermark, found.log_end, found.mcco, found.mxfo, found.mtro, found.mxro,
     )  # fmt: skip
-
-
-def _spelled(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,15 +1,14 @@
 """Which Java runs Kafka here, and with which flags.
 
-Kafka 4 needs Java 17. `JAVA_HOME` wins over the `PATH`, as it does for Kafka's own scripts. A node
-of a test lives for seconds, so by default the JVM is told to start fast (one cheap compiler, one
-garbage-collector thread); a benchmark wants the JVM as operators run it, and asks for `STEADY`.
+The one that `base.java` finds, if it is new enough. A node of a test lives for seconds, so by
+default the JVM is told to start fast (one cheap compiler, one garbage-collector thread); a
+benchmark wants the JVM as operators run it, and asks for `STEADY`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +16,10 @@ from functools import cache
 from pathlib import Path
 
 from sexton.base.errors import Missing
-
-OLDEST_JAVA = 17
+from sexton.base.java import JAVA_REMEDY, LEAST_JAVA, java_path
 
 FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 STEADY = ("-server", "-XX:+UseG1GC", "-Xshare:auto")  # as kafka-run-class.sh starts a broker
-
-_INSTALL = f"install a Java {OLDEST_JAVA} or newer runtime, or point JAVA_HOME at one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +37,7 @@ class Java:
 
 def find_java() -> Java:
     """The Java to use; `Missing` when there is none or it is too old."""
-    home = os.environ.get("JAVA_HOME")
-    candidate = str(Path(home, "bin", "java")) if home else "java"
-    found = shutil.which(candidate)
-    if found is None:
-        why = f"JAVA_HOME={home} holds no bin/java" if home else "no `java` on the PATH"
-        raise Missing("java", why, _INSTALL)
-    return _examined(Path(found))
+    return _examined(java_path(os.environ.get("JAVA_HOME")))
 
 
 @cache
@@ -55,9 +45,9 @@ def _examined(path: Path) -> Java:
     answer = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)
     version = parse_version(answer.stderr)
     if answer.returncode != 0 or version is None:
-        raise Missing("java", f"{path} -version answered {answer.stderr.strip()!r}", _INSTALL)
-    if major(version) < OLDEST_JAVA:
-        raise Missing("java", f"{path} is Java {version}, which cannot run Kafka 4", _INSTALL)
+        raise Missing("Java", f"{path} -version answered {answer.stderr.strip()!r}", JAVA_REMEDY)
+    if major(version) < LEAST_JAVA:
+        raise Missing("Java", f"{path} is Java {version}, which cannot run Kafka 4", JAVA_REMEDY)
     return Java(path, version)
 
 

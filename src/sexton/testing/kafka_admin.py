@@ -95,11 +95,6 @@ class KafkaAdmin:
         self._elect("PREFERRED", partition)
         self.await_partition(partition, lambda state: state.leader == state.replicas[0])
 
-    def elect_unclean(self, partition: TopicPartition) -> None:
-        """Give a leaderless partition to any replica that is alive, whatever it has missed."""
-        self._elect("UNCLEAN", partition)
-        self.await_partition(partition, lambda state: state.leader >= 0)
-
     def lead(self, partition: TopicPartition, node_id: int) -> PartitionState:
         """Give the leadership to this broker: put it first among the replicas, then elect."""
         state = self.await_partition(partition, lambda state: node_id in state.isr)
@@ -226,4 +221,4 @@ def _client_library(module: str) -> Any:
             return importlib.import_module(module)
     except ImportError:
         package = "kafka-python" if module == "kafka" else "confluent-kafka"
-        raise Missing(package, "is not installed", "install sexton[testing]") from None
+        raise Missing(package, "is not installed", 'pip install "sexton[testing]"') from None

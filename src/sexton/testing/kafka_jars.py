@@ -87,18 +87,26 @@ def kafka_jars(version: str = KAFKA_4, *, unlocked: bool = False) -> KafkaJars:
         known = ", ".join(shipped_versions())
         hint = f"use one of {known}, or ask for unlocked jars"
         raise ConfigError(f"Apache Kafka {version}", "there is no lock for its jars", hint)
-    home = cache_directory() / "kafka"
-    target = home / version
-    with one_at_a_time(home / f"{version}.fetching"):
-        if not _usable(target, lock):
-            _fetch_into(target, version, lock)
-    return KafkaJars(version, target)
+    pom = root_pom(version) if lock is None else locked_pom(lock)
+    return KafkaJars(version, _kept(version, f"Apache Kafka {version}", pom, lock))
 
 
-def _usable(target: Path, lock: list[LockedJar] | None) -> bool:
-    if lock is None:
-        return target.is_dir()
-    return target.is_dir() and complaint(target, lock) is None
+def locked_jars(name: str, what: str, lock: list[LockedJar]) -> Path:
+    """A directory with exactly these jars, fetched if need be; `what` is what people call them."""
+    return _kept(name, what, locked_pom(lock), lock)
+
+
+def _kept(name: str, what: str, pom: str, lock: list[LockedJar] | None) -> Path:
+    target = cache_directory() / "kafka" / name
+    with one_at_a_time(target.with_name(f"{name}.fetching")):
+        if not target.is_dir() or _complaint(target, lock) is not None:
+            _fetch_into(target, what, pom, lock)
+    return target
+
+
+def _complaint(directory: Path, lock: list[LockedJar] | None) -> str | None:
+    """Nothing can be said against jars without a lock."""
+    return None if lock is None else complaint(directory, lock)
 
 
 @contextmanager
@@ -110,22 +118,19 @@ def one_at_a_time(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch_into(target: Path, version: str, lock: list[LockedJar] | None) -> None:
-    sys.stderr.write(f"sexton: fetching Apache Kafka {version} with Maven into {target}\n")
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{version}.") as scratch:
+def _fetch_into(target: Path, what: str, pom: str, lock: list[LockedJar] | None) -> None:
+    sys.stderr.write(f"sexton: fetching {what} with Maven into {target}\n")
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{target.name}.") as scratch:
         jars = Path(scratch, "jars")
-        if lock is None:
-            run_maven(root_pom(version), jars)
-        else:
-            run_maven(locked_pom(lock), jars)
-            if why := complaint(jars, lock):
-                hint = "remove that jar from Maven's local repository and try again"
-                raise PeerError(f"Apache Kafka {version} from Maven", why, hint)
+        run_maven(pom, jars)
+        if why := _complaint(jars, lock):
+            hint = "remove that jar from Maven's local repository and try again"
+            raise PeerError(f"{what} from Maven", why, hint)
         if target.exists():
             shutil.rmtree(target)
         jars.rename(target)
     count = sum(1 for _ in target.glob("*.jar"))
-    sys.stderr.write(f"sexton: Apache Kafka {version} is there, {count} jars\n")
+    sys.stderr.write(f"sexton: {what} is there, {count} jars\n")
 
 
 def resolve(version: str) -> list[LockedJar]:
@@ -176,14 +181,11 @@ def _pom(wanted: Iterable[tuple[str, str, str]], unwanted: Iterable[tuple[str, s
 def run_maven(pom: str, output: Path, *options: str) -> None:
     """Have Maven copy the jars that `pom` asks for into `output`."""
     find_java()  # Maven's own complaint about a missing Java is harder to read than ours
-    maven = shutil.which("mvn")
-    if maven is None:
-        hint = "install Apache Maven (it fetches Kafka's jars, once)"
-        raise Missing("mvn", "no `mvn` on the PATH", hint)
+    maven = find_maven()
     with tempfile.TemporaryDirectory() as scratch:
         pom_file = Path(scratch, "pom.xml")
         pom_file.write_text(pom, encoding="utf-8")
-        command = [maven, "-q", "-B", "-f", str(pom_file), _COPY]
+        command = [str(maven), "-q", "-B", "-f", str(pom_file), _COPY]
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={output}", *options]
         answer = subprocess.run(
             command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
@@ -192,3 +194,12 @@ def run_maven(pom: str, output: Path, *options: str) -> None:
         lines = [line for line in answer.stdout.splitlines() if "ERROR" in line]
         why = "\n".join(lines[:3]) or answer.stderr.strip() or "it failed and did not say why"
         raise PeerError("mvn", why, "is the network there? Maven fetches Kafka's jars once")
+
+
+def find_maven() -> Path:
+    """Missing, with what to install, if there is none."""
+    found = shutil.which("mvn")
+    if found is None:
+        hint = "install Maven (apt-get install maven, brew install maven): it fetches jars, once"
+        raise Missing("Maven", "is not installed: there is no `mvn` on the PATH", hint)
+    return Path(found)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sexton.base.errors import PeerError
+from sexton.base.kafka_options import spelled
 from sexton.testing.ports import LOOPBACK, ReservedPort
 
 STOP_TIMEOUT_S = 60.0  # a controlled shutdown hands every leadership over first
@@ -53,7 +54,7 @@ class KafkaNode:
         return self.process is not None and self.process.poll() is None
 
     def write_properties(self, properties: Mapping[str, object]) -> None:
-        lines = (f"{name}={_spelled(value)}\n" for name, value in properties.items())
+        lines = (f"{name}={spelled(value)}\n" for name, value in properties.items())
         self.properties_file.write_text("".join(lines), encoding="utf-8")
 
     def start(self, command: Sequence[str], group: int) -> None:
@@ -144,7 +145,3 @@ class KafkaNode:
     def release(self) -> None:
         self.broker_port.release()
         self.controller_port.release()
-
-
-def _spelled(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

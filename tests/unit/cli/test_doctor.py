@@ -59,7 +59,7 @@ def test_a_package_that_is_not_installed_names_its_extra(monkeypatch: pytest.Mon
     monkeypatch.setitem(extras.EXTRAS, "sexton_has_no_such_part", "spark")
     check = doctor.Check("absent", "nothing", doctor.package("sexton_has_no_such_part"))
     verdict = doctor._looked(check)
-    assert verdict.lacks is not None and "sexton_has_no_such_part" in verdict.lacks
+    assert verdict.lacks is not None and "sexton-has-no-such-part" in verdict.lacks
     assert verdict.remedy == 'pip install "sexton[spark]"'
 
 

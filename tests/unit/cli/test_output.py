@@ -149,6 +149,21 @@ def test_an_error_among_the_rows_still_leaves_whole_objects(
     assert len(stderr.splitlines()) in (1, 2)
 
 
+def test_people_are_told_figures_in_units_they_can_picture() -> None:
+    def figures(out: Output) -> None:
+        out.summarize(topics=2, reaction_ms=125_000, until_ms=0, held_back_bytes=2_500, bytes=7)
+
+    assert say(Format.table, figures)[1].split("\n")[:-1] == [
+        "topics     2",
+        "reaction   2 min 5 s",
+        "until      1970-01-01 00:00:00 UTC",
+        "held back  2.5 kB",
+        "bytes      7",
+    ]
+    told = json.loads(say(Format.json, figures)[1])["summary"]
+    assert (told["reaction_ms"], told["held_back_bytes"]) == (125_000, 2_500)  # programs count
+
+
 def test_an_error_is_said_in_two_lines() -> None:
     def fail(out: Output) -> None:
         raise CorruptLog("x.log", "is cut off", "restore it")
@@ -162,6 +177,21 @@ def test_a_terminal_gets_colour_and_no_color_refuses_it(monkeypatch: pytest.Monk
     assert "\x1b[" in say(Format.table, lambda out: out.finding(WRONG), Terminal())[1]
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[" not in say(Format.table, lambda out: out.finding(WRONG), Terminal())[1]
+
+
+def test_a_terminal_without_colour_is_as_narrow_as_one_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "20")
+
+    def two_texts(out: Output) -> None:
+        out.rows("texts", [Column("a"), Column("b")], [["one two three", "four five six"]])
+
+    narrow = say(Format.table, two_texts, Terminal())[1].splitlines()
+    assert max(map(len, narrow)) <= 20 and "\x1b[" not in "".join(narrow)
+    piped = say(Format.table, two_texts)[1].splitlines()
+    assert "one two three  four five six" in piped  # the control: a pipe folds nothing
 
 
 def test_progress_moves_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:

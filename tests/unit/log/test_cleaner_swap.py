@@ -166,15 +166,6 @@ def test_a_closed_log_may_be_cleaned_by_its_next_owner_meanwhile() -> None:
     assert lines(next_log) == ["27 a=27", "28 b=28", "29 c=29"]
 
 
-def test_a_pass_that_is_called_off_leaves_nothing_behind() -> None:
-    log = dirty_log(MemoryDisk())
-    run = begun(log)
-    run.call_off()
-    assert run.prepare() is None
-    assert litter(log) == []
-    assert not log.being_cleaned
-
-
 @pytest.mark.parametrize("change", [truncated, emptied, shortened, closed])
 def test_a_pass_over_a_log_that_was_changed_since_it_began_has_no_result(
     change: Callable[[PartitionLog], None],

@@ -85,18 +85,18 @@ def test_the_same_requests_make_the_same_records_as_kafkas() -> None:
     coordinator.handle(Load([], 0), times[0])
     appended = []
     for request, now_ms in requests:
-        todo: list[Event] = [request]
-        while todo:
-            for effect in coordinator.handle(todo.pop(), now_ms):
+        waiting: list[Event] = [request]
+        while waiting:
+            for effect in coordinator.handle(waiting.pop(), now_ms):
                 match effect:
                     case NeedProducerId(token):
-                        todo.append(ProducerIdGranted(token, 0))
+                        waiting.append(ProducerIdGranted(token, 0))
                     case Append(token, record):
                         appended.append(transaction_log.to_bytes(record))
-                        todo.append(Appended(token))
+                        waiting.append(Appended(token))
                     case SendMarkers(token):
                         now_ms = times[3]
-                        todo.append(MarkersWritten(token, where[0]))
+                        waiting.append(MarkersWritten(token, where[0]))
     assert appended == written
 
 

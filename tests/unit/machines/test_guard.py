@@ -125,6 +125,22 @@ def test_a_replica_in_doubt_holds_the_topic_until_somebody_has_looked() -> None:
     assert world.topics["t0"].own == Lags()
 
 
+def test_a_broker_that_was_away_is_one_thing_to_look_at_however_many_partitions() -> None:
+    world = quiet_world()
+    world.leave("t0")
+    life = world.start_guard()
+    let_pass(world, 8_000)
+    (first,) = in_force(life).doubts
+    others = [replace(first, partition=number) for number in (1, 2)]
+    say(world, replace(in_force(life), doubts=(first, *others, replace(first, replica=2))))
+    let_pass(world, 3_000)
+    found = [each for each in findings(life.guard) if each.code == "guard-doubt"]
+    assert [(each.where, each.evidence["partitions"]) for each in found] == [
+        ("t0 on broker 2", "0"),
+        ("t0 on broker 3", "0,1,2"),
+    ]
+
+
 def test_a_leader_that_changes_while_a_replica_is_filled_holds_the_topic() -> None:
     world = quiet_world()
     life = world.start_guard()

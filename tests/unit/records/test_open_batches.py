@@ -12,6 +12,7 @@ import pytest
 from sexton.records import open_batches
 from sexton.records.columns import Record
 from sexton.records.decoder import decode
+from sexton.records.key_hash import murmur2, partition_of
 from sexton.records.layout import BatchHeader
 from sexton.records.open_batches import Full, NewRows, NoPartition, OpenBatches, Strings
 from sexton.records.tables import Array
@@ -80,27 +81,14 @@ def numbered(count: int) -> list[bytes | None]:
 @pytest.mark.parametrize("partitions", [2, 3, 12, 1000])
 def test_keys_go_where_java_would_send_them(key: bytes, hashed: int, partitions: int) -> None:
     expected = (hashed & 0x7FFFFFFF) % partitions
+    assert murmur2(key) == hashed & 0xFFFFFFFF
     assert partitions_of(rows([key], numbered(1)), partitions) == [expected]
-
-
-def slowly(key: bytes) -> int:
-    """The same hash word by word, in Python's whole numbers."""
-    words, rest = len(key) // 4, key[len(key) // 4 * 4 :]
-    mixed = 0x9747B28C ^ len(key)
-    for number in range(words):
-        word = int.from_bytes(key[4 * number : 4 * number + 4], "little") * 0x5BD1E995 % (1 << 32)
-        word = (word ^ word >> 24) * 0x5BD1E995 % (1 << 32)
-        mixed = mixed * 0x5BD1E995 % (1 << 32) ^ word
-    if rest:
-        mixed = (mixed ^ int.from_bytes(rest, "little")) * 0x5BD1E995 % (1 << 32)
-    mixed = (mixed ^ mixed >> 13) * 0x5BD1E995 % (1 << 32)
-    return mixed ^ mixed >> 15
 
 
 def test_keys_of_every_length_are_hashed() -> None:
     chance = random.Random(5)
     keys = [chance.randbytes(chance.randrange(40)) for _ in range(500)]
-    expected = [(slowly(key) & 0x7FFFFFFF) % 12 for key in keys]
+    expected = [partition_of(key, 12) for key in keys]
     assert partitions_of(rows(keys, numbered(500)), 12) == expected
     assert len(set(expected)) == 12
 

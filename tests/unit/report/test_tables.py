@@ -70,6 +70,25 @@ def test_columns_move_together_before_they_become_lines() -> None:
     assert on_terminal(19, rows, columns) == "a: 123456\nb: 123456\nc: 123456\n"
 
 
+def test_a_short_heading_stands_in_where_room_is_short() -> None:
+    columns = [number("broker"), number("high_watermark", "HW")]
+    assert on_terminal(22, [[1, 7]], columns) == "broker  high watermark\n     1               7"
+    assert on_terminal(21, [[1, 7]], columns) == "broker  HW\n     1   7"
+
+
+def test_a_narrow_terminal_goes_without_what_can_be_spared_and_says_so() -> None:
+    columns = [number("a"), number("b", spare=True), number("c"), number("d", spare=True)]
+    rows: list[list[Cell]] = [[123456, 222222, 123456, 333333]]
+    whole = "     a      b      c      d\n123456 222222 123456 333333"
+    assert on_terminal(27, rows, columns) == whole
+    without = "     a      b      c\n123456 222222 123456\nin a wider terminal:\nd"
+    assert on_terminal(20, rows, columns) == without
+    assert on_terminal(19, rows, columns).startswith("     a       c\n123456  123456\n")
+    assert on_terminal(12, rows, columns).startswith("a: 123456\nb: 222222\n")
+    piped = next(plain_lines(columns, rows))
+    assert piped.split() == ["a", "b", "c", "d"]  # nothing is spared
+
+
 def test_rows_are_printed_before_the_last_one_is_known() -> None:
     def endless() -> Iterator[list[Cell]]:
         while True:

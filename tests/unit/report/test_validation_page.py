@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from sexton.audit.remedies import runbook
 from sexton.audit.validation import PartitionFacts, Rules, Sighting
-from sexton.audit.validation_words import MEANINGS, REMEDIES, runbook
+from sexton.audit.validation_words import MEANINGS, REMEDIES
 from sexton.base.partitions import TopicPartition
 from sexton.report.validation_files import FINDINGS, finding_rows
 from sexton.report.validation_html import html_page

@@ -91,7 +91,9 @@ def test_a_version_without_a_lock_must_be_asked_for(programs: Install) -> None:
 
 def test_a_missing_java_is_named(programs: Install) -> None:
     programs(mvn=MAVEN)
-    with pytest.raises(Missing, match="java: no `java` on the PATH") as raised:
+    with pytest.raises(
+        Missing, match="Java: is not installed: there is no `java` on the PATH"
+    ) as raised:
         kafka_jars.kafka_jars("1.0")
     assert raised.value.hint is not None
     assert "Java 17" in raised.value.hint
@@ -99,7 +101,7 @@ def test_a_missing_java_is_named(programs: Install) -> None:
 
 def test_a_missing_maven_is_named(programs: Install) -> None:
     programs(java=JAVA_17)
-    with pytest.raises(Missing, match="mvn: no `mvn` on the PATH"):
+    with pytest.raises(Missing, match="Maven: is not installed: there is no `mvn` on the PATH"):
         kafka_jars.kafka_jars("1.0")
 
 
@@ -114,7 +116,7 @@ def test_a_java_home_without_java_is_named(
 ) -> None:
     programs(java=JAVA_17)
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    with pytest.raises(Missing, match="JAVA_HOME=/nowhere holds no bin/java"):
+    with pytest.raises(Missing, match="Java: JAVA_HOME is /nowhere, where there is no bin/java"):
         java.find_java()
 
 

@@ -69,7 +69,6 @@ class PartitionFiles:
     # After the first of them, not asked for; but they may say how a transaction ended.
     later: tuple[SegmentFile, ...] = ()
     cleaned_to: int | None = None  # from the cleaner's checkpoint of this data directory, if any
-    cleaner_checkpoint: bool = False  # is there such a checkpoint at all?
 
     @property
     def size(self) -> int:
@@ -213,9 +212,9 @@ def _some_of(directory: Path, segments: list[SegmentFile], found: Found) -> Part
             siblings = []
         later = [s for s in siblings if (s.base_offset or 0) > first and s not in ordered]
     name = _name_of(directory)
-    cleaned_to, known = _cleaned_to(directory, name, found)
+    cleaned_to = _cleaned_to(directory, name, found)
     label = f"{name}/{ordered[0].path.name}" if len(ordered) == 1 else name
-    return PartitionFiles(label, directory, tuple(ordered), False, tuple(later), cleaned_to, known)
+    return PartitionFiles(label, directory, tuple(ordered), False, tuple(later), cleaned_to)
 
 
 # ── directories ──
@@ -246,9 +245,9 @@ def _walk(directory: Path, found: Found, depth: int, *, typed: bool = False) -> 
         return
     if segments:
         name = _name_of(directory)
-        cleaned_to, known = _cleaned_to(directory, name, found)
+        cleaned_to = _cleaned_to(directory, name, found)
         found.partitions.append(
-            PartitionFiles(name, directory, tuple(segments), True, (), cleaned_to, known)
+            PartitionFiles(name, directory, tuple(segments), True, (), cleaned_to)
         )
     elif depth:
         for folder in folders:
@@ -275,21 +274,21 @@ def _name_of(directory: Path) -> str:
     return marked["partition"] if marked else name
 
 
-def _cleaned_to(directory: Path, name: str, found: Found) -> tuple[int | None, bool]:
-    """Up to where the cleaner of this broker has come, and whether it says anything at all."""
+def _cleaned_to(directory: Path, name: str, found: Found) -> int | None:
+    """Up to where the cleaner of this broker has come, if it says so."""
     path = directory.resolve().parent / names.CLEANER_OFFSETS
     try:
         offsets = parse_offsets(path.read_bytes(), str(path))
-        return offsets.get(TopicPartition.from_directory(name)), True
+        return offsets.get(TopicPartition.from_directory(name))
     except FileNotFoundError:
-        return None, False
+        return None
     except ConfigError:  # the directory was renamed: nobody knows which partition it was
-        return None, False
+        return None
     except CorruptLog as error:
         _note_once(found, str(path), error.why)
     except OSError as error:
         _note_once(found, str(path), os_fault(error))
-    return None, False
+    return None
 
 
 def _note_once(found: Found, path: str, why: str) -> None:

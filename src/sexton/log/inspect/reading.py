@@ -268,7 +268,6 @@ class Done(Generic[Result]):
     """What `work` made of a chunk."""
 
     segment: SegmentFile
-    chunk_position: int
     result: Result
 
 
@@ -302,7 +301,7 @@ def work_through(
         segment, chunk, future = waiting.popleft()
         result = future.result()
         buffers.append(chunk.buffer)
-        return Done(segment, chunk.position, result)
+        return Done(segment, result)
 
     try:
         for segment in segments:
