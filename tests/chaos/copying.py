@@ -27,7 +27,6 @@ from tests.chaos.workloads import (
     PATIENCE_S,
     Workshop,
     begin_again,
-    leave_nothing_open,
     seen,
 )
 
@@ -42,7 +41,6 @@ def copy_ledger(shop: Workshop, name: str) -> None:
         producer = begin_again(shop, name, **pulse.settings)
         if producer is not None:
             _copy_for_a_while(Copier(shop, name, producer, pulse), random)
-    leave_nothing_open(shop, name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ real brokers are others; afterwards they are as before:
         chaos(1, plan=hunt.plan, enough=hunt.enough)      must end with a violation
 
 Each has a plan of faults, and something that clients must have done meanwhile, with which it shows
-every time. The same plans without it find nothing.
+nearly every time. The same plans without it find nothing.
 """
 
 from __future__ import annotations

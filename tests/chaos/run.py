@@ -23,6 +23,7 @@ from typing import Literal
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import TimedOut, until
 from tests.chaos import copying, workloads
+from tests.chaos.apart import apart
 from tests.chaos.checker import (
     Violation,
     check_consumers,
@@ -44,8 +45,8 @@ CLIENTS: Mapping[str, Work] = {
     "state-2": workloads.write_state,
     "transactions-1": workloads.transact,
     "transactions-2": workloads.transact,
-    "copier-1": copying.copy_ledger,
-    "copier-2": copying.copy_ledger,
+    "copier-1": apart("tests.chaos.copying:copy_ledger"),
+    "copier-2": apart("tests.chaos.copying:copy_ledger"),
     "group-watcher": copying.watch_group,
     "reader-committed": workloads.read_committed,
     "reader-uncommitted": workloads.read_uncommitted,

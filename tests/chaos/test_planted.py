@@ -12,14 +12,20 @@ pytestmark = pytest.mark.xdist_group("chaos")  # two at a time would only be slo
 PLANS = list(dict.fromkeys(hunt.plan for hunt in HUNTS.values()))
 # A mistake may leave a transaction open for good; there is no need to wait for it for long.
 BROKEN_S = 5.0
+# What is under way when a broker dies is up to the machine: in one run of some fifteen it is
+# nothing that the mistake would harm.
+SEEDS = (1, 2, 3)
 
 
 @pytest.mark.parametrize("name", HUNTS)
 def test_each_planted_mistake_is_found(name: str) -> None:
     hunt = HUNTS[name]
     with planted(name):
-        outcome = chaos(1, plan=hunt.plan, enough=hunt.enough, calm_s=BROKEN_S)
-    assert outcome.kinds & hunt.finds, str(outcome)
+        for seed in SEEDS:
+            outcome = chaos(seed, plan=hunt.plan, enough=hunt.enough, calm_s=BROKEN_S)
+            if outcome.kinds & hunt.finds:
+                return
+    raise AssertionError(f"not found with any of the seeds {SEEDS}; the last: {outcome}")
 
 
 def test_the_same_faults_without_a_mistake_break_nothing() -> None:
