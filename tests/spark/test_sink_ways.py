@@ -18,7 +18,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sexton.spark import exactly_once, sink, sink_ways
 from sexton.spark.session import arrow_batches_of, setting
-from sexton.spark.sink_collecting import Collector
 from sexton.spark.sink_ways import is_narrow
 from sexton.testing.embedded import EmbeddedCluster
 from tests.spark.sink_faults import EPOCH_S, committed, stream_of, trouble
@@ -143,13 +142,13 @@ def test_no_more_rows_are_asked_for_than_would_be_small(
     """A few large rows, and then many of that size: the driver does not take them all to see it."""
     monkeypatch.setattr(sink_ways, "FEW_BYTES", 10 * LARGE)
     asked: list[int] = []
-    first = Collector.first
+    first_rows = sink_ways.first_rows
 
-    def watched(self: Collector, df: DataFrame, rows: int) -> list[Any]:
-        asked.append(rows)
-        return first(self, df, rows)
+    def watched(df: DataFrame, most: int) -> list[Any]:
+        asked.append(most)
+        return first_rows(df, most)
 
-    monkeypatch.setattr(Collector, "first", watched)
+    monkeypatch.setattr(sink_ways, "first_rows", watched)
     three.create_topic("more", 1)
     rows_in_files(tmp_path / "files", [3, 40], [LARGE, LARGE])
     run(stream_of(spark, tmp_path / "files"), three, "more", tmp_path / "checkpoint")

@@ -38,6 +38,7 @@ from sexton.machines.retry_records import (
 from sexton.machines.retry_rounds import Commit, Failure, Item, Round
 from sexton.machines.retry_settings import Settings
 from sexton.spark.background import BackgroundLoop
+from sexton.spark.hints import explained
 from sexton.spark.retry_handling import NOTE, RECORD, SEEN, Handler, Handling, key_text
 from sexton.spark.retry_notes import take_notes
 from sexton.spark.retry_outputs import Taking, not_taken, refusal_in, targets_of
@@ -57,7 +58,6 @@ from sexton.spark.sink_encoding import Encoding
 from sexton.spark.sink_marker import Marker
 from sexton.spark.sink_protocol import Answer, Plan, begin, commit
 from sexton.spark.sink_settings import SinkSettings
-from sexton.spark.sink_tasks import with_hint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -258,7 +258,7 @@ class Attempt:
                 (TaskName(topics.main, of).id_of(message).decode(), key_text(key), topic)
                 for of, message, key, topic in some
             ]
-            raise with_hint(not_taken(refusal, named, messages)) from error
+            raise explained(not_taken(refusal, named, messages)) from error
 
     # ── the commit ──
 

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING
 from sexton.base.errors import ConfigError, SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.spark.background import BackgroundLoop
+from sexton.spark.hints import explained
 from sexton.spark.retry_attempt import Attempt, Known, Pipeline
 from sexton.spark.retry_stages import main_rows
 from sexton.spark.retry_tick import Alarm, now_ms
 from sexton.spark.sink_marker import Batch, Marker, SinkRefused, is_to_write
 from sexton.spark.sink_protocol import Plan, TooSlow, abandon
-from sexton.spark.sink_tasks import with_hint
 from sexton.spark.sink_topics import client_for
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ class RetryBatches:
             try:
                 return self._attempt(df, self._plan(number, timeout_ms))
             except SinkRefused as error:
-                raise with_hint(error) from error.__cause__
+                raise explained(error) from error.__cause__
             except ConfigError as error:
                 abandon(self._plan(number, sink.timeout_ms))
-                raise with_hint(error) from error.__cause__
+                raise explained(error) from error.__cause__
             except Exception as error:
                 if attempt == sink.attempts:
                     abandon(self._plan(number, sink.timeout_ms))

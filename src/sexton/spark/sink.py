@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from sexton.base.errors import ConfigError, Refused, SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.records.layout import Codec
+from sexton.spark.hints import explained
 from sexton.spark.session import ARROW_BATCH_BYTES, arrow_batches_of, setting
 from sexton.spark.sink_columns import prepared
 from sexton.spark.sink_encoding import Encoding, encoded
@@ -64,7 +65,6 @@ from sexton.spark.sink_tasks import (
     encoder,
     encoding_sender,
     sender,
-    with_hint,
 )
 from sexton.spark.sink_topics import TopicLimits, leaders_of, limits_by
 from sexton.spark.sink_ways import Way, Ways
@@ -160,7 +160,7 @@ def write(df: DataFrame, settings: SinkSettings, job_id: str) -> bool:
     try:
         return _written(prepared(df, settings.topic), settings, batch, Ways(), line)
     except ConfigError as error:
-        raise with_hint(error) from error.__cause__
+        raise explained(error) from error.__cause__
     finally:
         line.hang_up()
 
@@ -209,16 +209,16 @@ def _written(df: DataFrame, settings: SinkSettings, batch: Batch, ways: Ways, li
             with line.talk() as talk:
                 return _attempt(df, settings, plan, ways, way, talk)
         except SinkRefused as error:
-            raise with_hint(error) from error.__cause__
+            raise explained(error) from error.__cause__
         except Exception as error:
             final = _final(error, slow)
             if final is not None or attempt == settings.attempts:
                 if not isinstance(error, ConfigError):  # which comes before anything is sent
                     abandon(_plan(settings, batch, settings.timeout_ms))
                 if final is not None:
-                    raise with_hint(final) from error
+                    raise explained(final) from error
                 if isinstance(error, SextonError):
-                    with_hint(error)
+                    explained(error)
                 raise
             if isinstance(error, TooSlow):
                 timeout_ms, slow = timeout_ms * 2, error

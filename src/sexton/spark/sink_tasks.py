@@ -15,9 +15,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from sexton.base.errors import ConfigError, SextonError
+from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
 from sexton.client.transacting import Committed, Transaction
+from sexton.spark.hints import explained
 from sexton.spark.sink_encoding import Encoding, encoded
 from sexton.spark.sink_protocol import Answer, Begun, Plan, begin, deliver, send
 from sexton.spark.tasks import settle
@@ -28,13 +29,6 @@ ANSWERS = (
     "marker bigint, metadata string, records bigint, sender int, late_ms bigint, size bigint"
 )
 _HELD_BYTES = 8 << 20  # of blobs, until they are given to Spark
-
-
-def with_hint(error: SextonError) -> SextonError:
-    """Spark shows the text of an error and nothing else."""
-    if error.hint and error.hint not in str(error):
-        error.args = (f"{error} ({error.hint})",)
-    return error
 
 
 def encoder(encoding: Encoding) -> Callable[[Iterable[Any]], Iterator[Any]]:
@@ -61,7 +55,7 @@ def encoder(encoding: Encoding) -> Callable[[Iterable[Any]], Iterator[Any]]:
                     yield _record_batch(schema, held)
                     held, size = [], 0
         except ConfigError as error:
-            raise with_hint(error) from error.__cause__
+            raise explained(error) from error.__cause__
         if held:
             yield _record_batch(schema, held)
         settle()
@@ -85,7 +79,7 @@ def encoding_sender(encoding: Encoding, plan: Plan) -> Callable[[Iterable[Any]],
         try:
             yield _told(send(plan, encoded(encoding, 0, batches)))
         except ConfigError as error:
-            raise with_hint(error) from error.__cause__
+            raise explained(error) from error.__cause__
         settle()
 
     return send_rows

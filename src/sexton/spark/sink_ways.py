@@ -24,8 +24,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from sexton.spark.sink_collecting import Collector
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -53,7 +51,6 @@ class Ways:
         self._rows = self._size = 0  # of the last one
         self._row_bytes = _ROW_BYTES  # of the last one that had rows
         self._narrow: bool | None = None  # None: nobody has looked
-        self._collector = Collector()
 
     def choose(self, df: DataFrame, timeout_ms: int) -> Way:
         if self._last_s is None or self._last_s * 1000 * SHARE > timeout_ms:
@@ -67,7 +64,7 @@ class Ways:
     def collected(self, df: DataFrame) -> list[Any] | Way:
         """All rows as Arrow batches; or the way they have to go, as they are many or large."""
         few = max(1, min(FEW_ROWS, FEW_BYTES // self._row_bytes))
-        batches = self._collector.first(df, few + 1)
+        batches = first_rows(df, few + 1)
         if sum(batch.num_rows for batch in batches) > few:
             return Way.SHORT
         return batches if sum(batch.nbytes for batch in batches) <= MOST_BYTES else Way.LONG
@@ -85,6 +82,12 @@ class Ways:
 
     def took(self, seconds: float) -> None:
         self._last_s = seconds
+
+
+def first_rows(df: DataFrame, most: int) -> list[Any]:
+    """In their order, as Arrow batches."""
+    table: Any = df.coalesce(1).limit(most).toArrow()
+    return list(table.to_batches())
 
 
 def is_narrow(df: DataFrame) -> bool:

@@ -8,9 +8,8 @@ What is wrong comes back to the user as text in Spark's exception, so hints go i
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -22,30 +21,10 @@ from pyspark.sql.types import StructType
 
 from sexton.base.errors import ConfigError, SextonError
 from sexton.spark.columns import spark_schema
+from sexton.spark.hints import explained, explaining
 from sexton.spark.options import SourceOptions, parse
 from sexton.spark.ranges import FileRange, Nothing, OffsetRange
 from sexton.spark.tasks import settle
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def explained(error: SextonError) -> SextonError:
-    """The same error with its hint in its text."""
-    if error.hint and error.hint not in str(error):
-        error.args = (f"{error} ({error.hint})",)
-    return error
-
-
-def explaining(function: Callable[P, R]) -> Callable[P, R]:
-    @functools.wraps(function)
-    def explain(*given: P.args, **named: P.kwargs) -> R:
-        try:
-            return function(*given, **named)
-        except SextonError as error:
-            raise explained(error) from error.__cause__
-
-    return explain
 
 
 class SextonSource(DataSource):

@@ -30,11 +30,12 @@ from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.listing import EARLIEST, list_offsets
 from sexton.client.topology import Topology
+from sexton.spark.hints import explaining
 from sexton.spark.loss import DataLoss, begins_later
 from sexton.spark.options import SourceOptions
 from sexton.spark.planning import edges, partitions_of, start_offsets, with_client
 from sexton.spark.ranges import Leaders, OffsetRange, split, with_shares
-from sexton.spark.source import explaining, read
+from sexton.spark.source import read
 
 _ID = "id"
 Json = dict[str, Any]

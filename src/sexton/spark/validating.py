@@ -33,7 +33,7 @@ from sexton.report.validation_page import (
     in_reading_order,
     verdict_sentence,
 )
-from sexton.spark.source import explained
+from sexton.spark.hints import explained
 from sexton.spark.validate_frame import FACTS, FramePlan, folder, prepared
 from sexton.spark.validate_runner import SparkSteps, SparkTasks
 from sexton.spark.validate_telling import Telling
