@@ -28,6 +28,7 @@ from sexton.stores.changelog import bounds
 from sexton.stores.described import describe
 from sexton.testing.cluster import Cluster
 from sexton.testing.waiting import until
+from tests.stores import counting
 from tests.stores.counting import INPUT, SINK
 
 ROOT = Path(__file__).parents[2]
@@ -140,6 +141,13 @@ def wait_until_done(app: App, inputs: int, timeout_s: float = 60) -> None:
         return sum(each.input_position or 0 for each in running) == inputs
 
     until(done, f"{inputs} inputs are processed", timeout_s, lambda: str(app.status()))
+
+
+def count_to(servers: str, directory: Path, so_far: int, more: int, **options: object) -> None:
+    """One instance, alone, counts that much more of one key."""
+    write(servers, [(0, "key_17")] * more)
+    with counting.app(servers, directory, **options) as one:
+        wait_until_done(one, so_far + more)
 
 
 def wait_until_active(app: App, partitions: int, timeout_s: float = 60) -> None:

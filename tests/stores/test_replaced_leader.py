@@ -24,11 +24,11 @@ from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.stores.counting import INPUT, SINK, app
 from tests.stores.harness import (
+    count_to,
     regressions,
     state,
     sums,
     wait_until_active,
-    wait_until_done,
     write,
 )
 
@@ -43,12 +43,6 @@ def three() -> Iterator[EmbeddedCluster]:
             cluster.create_topic(topic, [[2, 3, 1]])
         cluster.create_topic(CHANGELOG, [[1, 2, 3]], {"cleanup.policy": "compact"})
         yield cluster
-
-
-def count_to(servers: str, directory: Path, so_far: int, more: int) -> None:
-    write(servers, [(0, "key_17")] * more)
-    with app(servers, directory) as one:
-        wait_until_done(one, so_far + more)
 
 
 def forget_offsets(servers: str) -> None:

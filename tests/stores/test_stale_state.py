@@ -24,6 +24,7 @@ from sexton.testing.waiting import until
 from tests.stores.counting import app
 from tests.stores.harness import (
     committed,
+    count_to,
     make_topics,
     regressions,
     state,
@@ -35,13 +36,6 @@ from tests.stores.harness import (
 
 CHANGELOG = "counter-counts-changelog"
 HOUR_MS = 3_600_000
-
-
-def count_to(servers: str, directory: Path, so_far: int, more: int, **options: object) -> None:
-    """One instance, alone, counts that much more of one key."""
-    write(servers, [(0, "key_17")] * more)
-    with app(servers, directory, **options) as one:
-        wait_until_done(one, so_far + more)
 
 
 def stale_promotion(servers: str, tmp_path: Path, trust: bool) -> list[tuple[str, int]]:

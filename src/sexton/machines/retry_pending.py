@@ -78,10 +78,6 @@ class Pending:
     def keys(self) -> Iterator[LaneKey]:
         return iter(self.by_key)
 
-    def is_head(self, message: int) -> bool:
-        held = self.held.get(message)
-        return held is not None and self.by_key[lane_key(held.key, message)][0] == message
-
     def oldest_since_ms(self) -> int | None:
         """Looks at all of them: for people and gauges. 0 is not known: the lock was lost."""
         return min((held.since_ms for held in self.held.values() if held.since_ms), default=None)

@@ -20,7 +20,6 @@ from sexton.machines.retry_settings import HEADROOM_BYTES, Settings
 from sexton.retry.topics import Names
 
 KeyOf = Callable[[Any], bytes | str | None]
-EAGER: Final = ("range", "roundrobin")
 OURS: Final = {
     "group.id": "give group=",
     "enable.auto.commit": "offsets go with the transaction of each round",

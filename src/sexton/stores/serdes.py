@@ -16,11 +16,9 @@ import json
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from sexton.base.errors import ConfigError, CorruptLog
-
-SerdeName = Literal["bytes", "str", "int", "int64", "json"]
 
 _INT = struct.Struct(">Q")
 _INT64 = struct.Struct(">q")
