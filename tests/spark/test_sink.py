@@ -23,6 +23,7 @@ from sexton.spark.sink_protocol import STEPS, Probe, unwatched
 from sexton.spark.sink_senders import senders_for
 from sexton.spark.sink_settings import SinkSettings, sink_settings
 from sexton.testing.embedded import EmbeddedCluster
+from sexton.testing.waiting import until
 from tests.spark.sink_faults import (
     EACH_A_BATCH,
     ROWS,
@@ -166,6 +167,34 @@ def test_a_leader_dies_in_the_middle_of_a_batch(spark: SparkSession, tmp_path: P
             )  # fmt: skip
             assert write(wide_rows(spark, 60), settings, "moved")
         assert trouble(committed(cluster, "moved", 2), 60) == []
+
+
+def test_a_query_that_is_stopped_begins_no_attempt_more(
+    spark: SparkSession, three: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """Spark ends its job in the middle of a batch. Readers do not wait for what it left open."""
+    three.create_topic("stopped", 2)
+    rows_to(tmp_path / "files", range(1))
+    checkpoint, begun = str(tmp_path / "checkpoint"), tmp_path / "begun"
+
+    def probe(step: str, _batch: int) -> None:
+        if step == "sending":
+            with begun.open("a") as marks:
+                marks.write("x")
+            until(lambda: False, "the end of the task", 600)
+
+    settings = settings_for(three, "stopped", probe, attempts=5)
+    query = start(stream_of(spark, tmp_path / "files"), settings, checkpoint, "stopped")
+    until(begun.exists, "a task that sends", 120)
+    query.stop()
+    assert not query.isActive
+    assert begun.read_text() == "x"
+    until_ended(three.bootstrap_servers, "stopped")
+    start(
+        stream_of(spark, tmp_path / "files"), settings_for(three, "stopped"), checkpoint,
+        "stopped", AVAILABLE,
+    ).awaitTermination()  # fmt: skip
+    assert trouble(committed(three, "stopped", 2), ROWS) == []
 
 
 def test_several_senders_write_one_transaction(

@@ -90,6 +90,22 @@ def test_a_dataframe_is_written_once(spark: SparkSession, kafka: ApacheKafka) ->
     assert trouble(committed(kafka, "job", PARTITIONS), 40) == []
 
 
+def test_several_senders_write_one_transaction(
+    spark: SparkSession, kafka: ApacheKafka, tmp_path: Path
+) -> None:
+    """The first attempt fails when two tasks have sent; two send again."""
+    kafka.create_topic("parallel", 4)
+    settings = sink_settings(
+        topic="parallel", bootstrap_servers=kafka.bootstrap_servers, senders=2, attempts=5,
+        probe=fail_at("sending", tmp_path / "failed"),
+    )  # fmt: skip
+    df = spark.range(0, 400, 1, 4).selectExpr("string(id % 9) AS key", "string(id) AS value")
+    assert write_job(df, settings, "parallel")
+    assert (tmp_path / "failed").exists()
+    assert not write_job(df, settings, "parallel")
+    assert trouble(committed(kafka, "parallel", 4), 400) == []
+
+
 def test_whoever_is_overtaken_can_neither_send_nor_commit(kafka: ApacheKafka) -> None:
     """A worker that was stopped and goes on, and a driver that was believed dead."""
     kafka.create_topic("overtaken", PARTITIONS)

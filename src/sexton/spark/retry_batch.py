@@ -84,7 +84,7 @@ class RetryBatches:
                 abandon(self._plan(number, sink.timeout_ms))
                 raise explained(error) from error.__cause__
             except Exception as error:
-                if attempt == sink.attempts:
+                if attempt == sink.attempts or not self._is_active():
                     abandon(self._plan(number, sink.timeout_ms))
                     raise
                 if isinstance(error, TooSlow):

@@ -12,8 +12,9 @@ or, if the last was not large, in one (see `sink_ways`): a task that reads, enco
 reads what the driver sends.
 What the sender and the driver say to Kafka is in `sink_protocol`, and why that is enough. Whatever
 fails, the batch is run again: here a few times, then by whoever starts the query again from its
-checkpoint. What cannot become right by that (`SinkRefused`, `ConfigError`) is raised at once. A
-batch that Kafka has timed out gets twice the time.
+checkpoint. What cannot become right by that (`SinkRefused`, `ConfigError`) is raised at once, and
+so is what failed because the query was stopped. A batch that Kafka has timed out gets twice the
+time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 # A thousand blobs in one Arrow batch would be half a gigabyte.
 _ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+IsWanted = Callable[[], bool]  # False: the query was stopped, and Spark waits for its batch to end
 _OUR_ERROR = re.compile(r"sexton\.base\.errors\.(?:ConfigError|Missing): (?P<text>.*)")
 
 
@@ -127,7 +129,7 @@ def start(
     if name is not None:
         writer = writer.queryName(name)
     query = writer.start()
-    sink.belongs_to(query.id)
+    sink.belongs_to(query.id, lambda: query.isActive)
     return query
 
 
@@ -165,6 +167,10 @@ def write(df: DataFrame, settings: SinkSettings, job_id: str) -> bool:
         line.hang_up()
 
 
+def _always() -> bool:
+    return True
+
+
 class _StreamSink:
     """What Spark calls with each micro-batch, one after the other."""
 
@@ -173,14 +179,16 @@ class _StreamSink:
         self._name = name
         self._run = str(uuid.uuid4())
         self._query = ""
+        self._is_active: IsWanted = _always
         self._named = threading.Event()
         self._committed = False
         self._ways = Ways()
         self._line = Line(settings.kafka)
 
-    def belongs_to(self, query: str) -> None:
+    def belongs_to(self, query: str, is_active: IsWanted) -> None:
         """The id in the checkpoint; Spark tells it when the query has been started."""
         self._query = query
+        self._is_active = is_active
         self._named.set()
 
     def __call__(self, df: DataFrame, number: int) -> None:
@@ -190,7 +198,7 @@ class _StreamSink:
             self._settings.after_batch,
         )  # fmt: skip
         began_s = time.monotonic()
-        if _written(df, self._settings, batch, self._ways, self._line):
+        if _written(df, self._settings, batch, self._ways, self._line, self._is_active):
             self._committed = True
         self._ways.took(time.monotonic() - began_s)
 
@@ -198,7 +206,10 @@ class _StreamSink:
 # ── one batch, which has no columns but those that are written ──
 
 
-def _written(df: DataFrame, settings: SinkSettings, batch: Batch, ways: Ways, line: Line) -> bool:
+def _written(
+    df: DataFrame, settings: SinkSettings, batch: Batch, ways: Ways, line: Line,
+    is_wanted: IsWanted = _always,
+) -> bool:  # fmt: skip
     timeout_ms, slow = settings.timeout_ms, None
     for attempt in range(1, settings.attempts + 1):
         try:
@@ -212,7 +223,7 @@ def _written(df: DataFrame, settings: SinkSettings, batch: Batch, ways: Ways, li
             raise explained(error) from error.__cause__
         except Exception as error:
             final = _final(error, slow)
-            if final is not None or attempt == settings.attempts:
+            if final is not None or attempt == settings.attempts or not is_wanted():
                 if not isinstance(error, ConfigError):  # which comes before anything is sent
                     abandon(_plan(settings, batch, settings.timeout_ms))
                 if final is not None:
