@@ -1,3 +1,3 @@
 """sexton keeps compacted and transactional Kafka logs honest."""
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import sexton
 from sexton.base import tested
 from sexton.testing.jar_lock import shipped_versions
 from tools import make_licences
@@ -29,3 +30,10 @@ def test_the_licences_are_those_of_what_is_installed() -> None:
     assert make_licences.PAGE.read_text(encoding="utf-8") == make_licences.page(), (
         "write it again: .venv/bin/python tools/make_licences.py"
     )
+
+
+def test_the_newest_changes_are_those_of_this_version() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## (\S+)", changes, re.MULTILINE)
+    assert newest is not None and newest[1] in (sexton.__version__, "Unreleased")
+    assert f"\n## {sexton.__version__} - " in changes
