@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,10 +62,11 @@ def run(setting: Setting) -> Iterator[Result]:
                 files = Path(home, "large")
                 yield from _raced(spark, broker, files, partitions, codec, what, rounds)
         for partitions in PARTITIONS:
-            what = f"micro-batches of {SMALL_ROWS:,} rows"
-            files, few = Path(home, "small"), min(rounds, SMALL_ROUNDS)
-            yield from _raced(spark, broker, files, partitions, "none", what, few)
-            yield from _latencies(spark, broker, partitions)
+            for codec in CODECS:
+                what = f"{codec}, micro-batches of {SMALL_ROWS:,} rows"
+                files, few = Path(home, "small"), min(rounds, SMALL_ROUNDS)
+                yield from _raced(spark, broker, files, partitions, codec, what, few)
+                yield from _latencies(spark, broker, partitions, codec, few)
 
 
 def _warm(spark: SparkSession, broker: Contestant, home: Path) -> None:
@@ -93,12 +95,15 @@ def _raced(
             yield Result("sink", case, by, ours, peer, theirs, goal)
 
 
-def _latencies(spark: SparkSession, broker: Contestant, partitions: int) -> Iterator[Result]:
-    found = {
-        name: latency(spark, broker, start, partitions, SMALL_ROWS, LATENCY_FILES)
-        for name, start in starts("none").items()
+def _latencies(
+    spark: SparkSession, broker: Contestant, partitions: int, codec: str, rounds: int
+) -> Iterator[Result]:
+    turns = {
+        name: partial(latency, spark, broker, start, partitions, SMALL_ROWS, LATENCY_FILES)
+        for name, start in starts(codec).items()
     }
-    case = f"{_partitions(partitions)}, {SMALL_ROWS:,} rows, end to end, p50"
+    found = race(turns, By.WALL, rounds)
+    case = f"{_partitions(partitions)}, {codec}, {SMALL_ROWS:,} rows, end to end, p50"
     for peer in (DEFAULT, TUNED):
         yield Result("sink", case, By.WALL, found[OURS], peer, found[peer], unit=Unit.DURATION)
 
