@@ -20,7 +20,7 @@ class BackgroundLoop:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
-            target=self._loop.run_forever, name="sexton-reader", daemon=True
+            target=self._loop.run_forever, name="sexton-loop", daemon=True
         )
 
     def __enter__(self) -> Self:
