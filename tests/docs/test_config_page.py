@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 
 from sexton.broker.options import known_options
+from sexton.cli.up import FOR_ONE_MACHINE
 from sexton.client import settings
+from sexton.machines.controller import ControllerConfig
 from sexton.node.topic_options import TOPIC_OPTIONS
 from tests.docs.blocks import ROOT
 from tools import make_config_reference
 
 PAGE = (ROOT / "docs/reference/config.md").read_text(encoding="utf-8")
-VARIABLE = re.compile(r'"(SEXTON_[A-Z_]+)"')
+# os.environ.get("NAME"), os.environ.setdefault("NAME", ...), and DATA_VARIABLE = "NAME"
+VARIABLE = re.compile(r'(?:environ\.[a-z]+\(|^[A-Z]+_VARIABLE = )"([A-Z][A-Z_]+)"', re.MULTILINE)
 
 
 def test_the_page_of_options_says_what_the_code_says() -> None:
@@ -33,4 +36,16 @@ def test_every_setting_of_clients_is_there() -> None:
 def test_every_variable_of_the_environment_is_there() -> None:
     sources = (path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
     used = {name for text in sources for name in VARIABLE.findall(text)}
-    assert used == set(re.findall(r"`(SEXTON_[A-Z_]+)`", PAGE))
+    section = PAGE.partition("## Environment variables")[2]
+    told = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    named = {name for cell in told for name in re.findall("`([A-Z_]+)`", cell)}
+    assert named == used | {"COLUMNS"}  # which rich and typer read
+
+
+def test_what_up_does_otherwise_than_kafka_is_told() -> None:
+    page = (ROOT / "docs/how-to/run-a-cluster.md").read_text(encoding="utf-8")
+    table = page.partition("| option | here | in Kafka |")[2].partition("\n\n")[0]
+    told = dict(re.findall(r"^\| `([a-z.]+)` \| ([^ :,]+)", table, re.MULTILINE))
+    ours = {"default.replication.factor": "3", "auto.leader.rebalance.enable": "false"}
+    assert told == ours | FOR_ONE_MACHINE
+    assert ControllerConfig().auto_leader_rebalance_enable is False

@@ -6,7 +6,8 @@ with an error of its own. Below a `console` block's command its output is compar
 
 - What nobody runs is listed in `not_run.py`, each with its reason.
 - A line that says how a repair is to choose starts in a world where there is still a choice.
-- README.md and start.md are read by `test_readme.py`; the Python blocks by `test_python_blocks.py`.
+- The `console` blocks of README.md and start.md are read by `test_readme.py`; the Python blocks by
+  `test_python_blocks.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs import test_readme
 from tests.docs.blocks import ALL, SHELLS, Block
 from tests.docs.comparing import first_difference
 from tests.docs.kafka_tools import install, is_tool
@@ -27,12 +29,16 @@ from tests.docs.prepared import prepared
 from tests.docs.shell import Said, Shell, lines, with_output
 from tests.docs.world import World, the_world
 
-ELSEWHERE = ("README.md", "docs/start.md", "docs/reference/cli/", "docs/reference/python/")
+GENERATED = ("docs/reference/cli/", "docs/reference/python/")
 CHOOSES = re.compile(r"--publish-tombstone|--keep-value|--trust|--keep-copy")
 SHOWN_FOR_ITS_ERROR = {"sexton warmup --format json --nonsense | jq -r .error.why": 2}
 
 BLOCKS = [
-    block for block in ALL if block.language in SHELLS and not block.where.startswith(ELSEWHERE)
+    block
+    for block in ALL
+    if block.language in SHELLS
+    and not block.page.startswith(GENERATED)
+    and not (block.page in test_readme.PAGES and block.language == "console")
 ]
 PAGES = sorted({block.page for block in BLOCKS})
 

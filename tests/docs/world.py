@@ -69,9 +69,10 @@ def the_world(built: Path, here: Path) -> Iterator[World]:
 
 def _names(cluster: EmbeddedCluster, here: Path) -> dict[str, str]:
     data = str(cluster.data_directory(1))
-    hosts = ("kafka-1:9092", "kafka:9092", "localhost:9092")
+    hosts = ("kafka-1:9092", "kafka:9092", "localhost:9092", "HOST:PORT")
     return {
         **dict.fromkeys(hosts, cluster.bootstrap_servers),
+        "--topic NAME": "--topic orders",
         "LOG_DIR": data,
         "/var/lib/kafka": data,
         "/var/lib/sexton": str(here / "var"),

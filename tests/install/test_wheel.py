@@ -88,6 +88,15 @@ def test_the_sdist_can_be_tested(built: Path) -> None:
     with tarfile.open(sdist) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
     assert {"src/sexton/__init__.py", "tests/conftest.py", "README.md", "LICENSE"} <= inside
+    # `make test` there: what makes the virtualenv, and what tests import and read.
+    assert {
+        "Makefile",
+        "tools/setup.sh",
+        "requirements/dev.txt",
+        "benchmarks/__init__.py",
+    } <= inside
+    assert {"docs/start.md", "mkdocs.yml", "CHANGELOG.md", "SECURITY.md"} <= inside
+    assert not [name for name in inside if name.endswith(".pyc") or ".venv" in name]
 
 
 def test_a_lean_install_brings_no_spark_and_no_client(lean: Installed) -> None:
@@ -140,10 +149,36 @@ def test_in_a_program_the_last_line_says_it(lean: Installed, names: str, extra: 
     assert told.endswith(f'is not installed (pip install "sexton[{extra}]")')
 
 
+def python_called(name: str) -> str | None:
+    """A name on the PATH proves little (version managers leave shims behind), so it is asked."""
+    try:
+        answer = subprocess.run(
+            [name, "-c", "import sys; print(sys.executable)"],
+            capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return answer.stdout.strip()
+
+
+@pytest.mark.parametrize("says", ["exit 127", 'exec python3.99 "$@"'])
+def test_a_name_that_leads_to_no_python_is_none(
+    says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shim = tmp_path / "python3.99x"
+    shim.write_text(f"#!/bin/sh\n{says}\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert shutil.which(shim.name), "which is fooled"
+    assert python_called(shim.name) is None
+    assert python_called("python3.99y") is None
+    assert python_called(sys.executable) == sys.executable
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("version", OTHER_PYTHONS)
 def test_it_works_on_a_newer_python(built: Path, version: str, tmp_path: Path) -> None:
-    found = shutil.which(f"python{version}")
+    found = python_called(f"python{version}")
     if found is None:
         pytest.skip(f"no python{version} on the PATH")
     (wheel,) = built.glob("*.whl")

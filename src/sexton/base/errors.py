@@ -65,6 +65,12 @@ def no_such_partition(topic: str, partition: int, there: int) -> ConfigError:
     return ConfigError(f"{topic}:{partition}", "there is no such partition", hint)
 
 
+def cannot_be_written(target: str, why: str) -> ConfigError:
+    """A file that was to hold a result."""
+    hint = "name a file in a directory that is there, that you may write to and that has room"
+    return ConfigError(target, f"cannot be written: {why}", hint)
+
+
 class Missing(ConfigError):
     """A program or package this needs and this machine lacks."""
 

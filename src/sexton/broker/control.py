@@ -30,6 +30,7 @@ MOST_REQUEST_BYTES = 64 << 10
 MOST_ANSWER_BYTES = 256 << 20
 MOST_PATH_BYTES = 100  # sockaddr_un has room for 108 on Linux, 104 elsewhere
 PATIENCE_S = 60.0
+REMEDY = "start one with `sexton up`, or name its --data"
 
 Json = dict[str, Any]
 
@@ -66,7 +67,8 @@ def address(directory: Path) -> Iterator[str]:
 class Control:
     """A connection to a running cluster."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, remedy: str = REMEDY) -> None:
+        """`remedy` is for whoever finds no cluster there."""
         self._directory = directory
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(PATIENCE_S)
@@ -75,7 +77,7 @@ class Control:
                 self._socket.connect(where)
         except OSError as error:
             self._socket.close()
-            raise _nobody(directory, error) from error
+            raise _nobody(directory, error, remedy) from error
         self._lines = self._socket.makefile("rb")
 
     def ask(self, what: str, **arguments: object) -> Json:
@@ -111,14 +113,10 @@ class Control:
         return PeerError(f"the cluster in {self._directory}", why)
 
 
-def _nobody(directory: Path, error: OSError) -> SextonError:
+def _nobody(directory: Path, error: OSError, remedy: str) -> SextonError:
     if isinstance(error, PermissionError):
         return ConfigError(str(directory), "belongs to another user's cluster")
     holder = Home(directory).holder
     if holder is None:
-        return ConfigError(
-            str(directory),
-            "no cluster runs there",
-            "start one with `sexton up`, name its --data, or name a broker: -b localhost:9092",
-        )
+        return ConfigError(str(directory), "no cluster runs there", remedy)
     return PeerError(f"the cluster in {directory}", f"process {holder} does not listen: {error}")

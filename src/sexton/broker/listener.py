@@ -18,7 +18,6 @@ import socket
 import time
 from dataclasses import dataclass, field
 
-from sexton.base.errors import ConfigError
 from sexton.broker.attempts import Attempts
 from sexton.broker.complaints import Complaints
 from sexton.broker.connection import Connection
@@ -32,6 +31,7 @@ from sexton.broker.switchboard import Switchboard
 from sexton.broker.tls_stream import TlsStream
 from sexton.broker.traffic import Traffic
 from sexton.node.outside import Event
+from sexton.report.serving import cannot_listen
 
 log = logging.getLogger("sexton.broker.listener")
 
@@ -93,10 +93,7 @@ class Listener:
             found.bind((self._config.host, port))
         except OSError as error:
             found.close()
-            hint = "choose another port, or 0 for any that is free"
-            raise ConfigError(
-                f"{self._config.host}:{port}", f"cannot listen there: {error.strerror}", hint
-            ) from error
+            raise cannot_listen(self._config.host, port, error, "--port") from error
         return found
 
     # ── open and closed ──

@@ -44,10 +44,9 @@ INSTEAD = {
 }
 
 WITHOUT_EFFECT = frozenset({
-    "auto.leader.rebalance.enable", "background.threads", "controlled.shutdown.enable",
+    "background.threads", "controlled.shutdown.enable",
     "initial.broker.registration.timeout.ms", "inter.broker.listener.name",
-    "inter.broker.protocol.version", "leader.imbalance.check.interval.seconds",
-    "leader.imbalance.per.broker.percentage",
+    "inter.broker.protocol.version", "leader.imbalance.per.broker.percentage",
     "listener.security.protocol.map", "log.cleaner.enable", "log.cleaner.io.buffer.load.factor",
     "log.cleaner.io.buffer.size", "log.cleaner.io.max.bytes.per.second", "log.cleaner.threads",
     "log.flush.scheduler.interval.ms", "log.message.format.version", "metadata.log.segment.bytes",

@@ -19,7 +19,7 @@ from sexton.cli.cluster_reach import (
     SettingsOption,
     TopicArguments,
     WatchOption,
-    control_of,
+    control_or_broker,
     interval_s,
 )
 from sexton.cli.live import View, watch
@@ -101,7 +101,7 @@ def _look(reach: Reach, topics: list[str] | None, internal: bool, out: Output | 
     if not reach.is_ours:
         found = _over_kafka(reach, topics, internal, out)
     else:
-        with control_of(reach.data) as control:
+        with control_or_broker(reach.data) as control:
             found = control.ask("offsets", topics=topics or None, internal=internal)["replicas"]
     missing = set(topics or ()) - {row["topic"] for row in found}
     if missing:

@@ -24,6 +24,7 @@ from sexton.cli.options import (
     SettingsOption,
     client_settings,
     control_of,
+    control_or_broker,
     home_of,
     merged_settings,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "DataOption",
     "SettingsOption",
     "control_of",
+    "control_or_broker",
     "home_of",
 ]
 

@@ -15,7 +15,7 @@ from sexton.cli.cluster_reach import (
     Reach,
     SettingsOption,
     WatchOption,
-    control_of,
+    control_or_broker,
     interval_s,
 )
 from sexton.cli.live import View, watch
@@ -66,7 +66,7 @@ def command(
 
 def _look(reach: Reach) -> Json:
     if reach.is_ours:
-        with control_of(reach.data) as control:
+        with control_or_broker(reach.data) as control:
             return control.ask("status")
     return _over_kafka(reach)
 

@@ -14,7 +14,7 @@ import os
 import sys
 import traceback
 from dataclasses import asdict, dataclass
-from typing import TextIO
+from typing import Any, TextIO
 
 import typer
 
@@ -47,6 +47,15 @@ NOT_THERE = {
     KafkaError.TRANSACTIONAL_ID_NOT_FOUND,
     KafkaError.GROUP_ID_NOT_FOUND,
 }
+# By pydantic's names. typer gives its words on, which do not say what was given.
+WRONG_NUMBERS = {
+    "int_parsing": "{!r} is not a whole number",
+    "int_parsing_size": "{}... is too long for a number",
+    "float_parsing": "{!r} is not a number",
+    "greater_than_equal": "{} is too small: at least {ge:.15g}",
+    "less_than_equal": "{} is too large: at most {le:.15g}",
+}
+MOST_SHOWN = 40  # characters of a number
 NO_ANSWER = "is a Kafka running there? `sexton up` starts one on this machine"
 
 
@@ -108,9 +117,19 @@ def _hint(error: SextonError) -> str | None:
 def _usage_failure(error: typer.TyperException) -> Failure:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "sexton"
+    error.message = _about_the_number(error.__cause__) or error.message
     message = error.format_message().rstrip(".").replace("Value error, ", "")
     why = message[:1].lower() + message[1:]
     return Failure("usage", command, why, f"see `{command} --help`", USAGE)
+
+
+def _about_the_number(cause: BaseException | None) -> str | None:
+    """The number that was given and what is wrong with it, if that is what is wrong."""
+    found: list[dict[str, Any]] = getattr(cause, "errors", list)()
+    if not found or found[0]["type"] not in WRONG_NUMBERS:
+        return None
+    given = str(found[0]["input"])[:MOST_SHOWN]
+    return WRONG_NUMBERS[found[0]["type"]].format(given, **found[0].get("ctx", {}))
 
 
 def print_failure(failure: Failure, error: BaseException, stderr: TextIO) -> None:

@@ -78,8 +78,7 @@ def command(
     from sexton.lab.stores_eos import STORIES
 
     if name in STORIES:
-        if guard:
-            raise ConfigError("--guard", f"{name} is not about cleaning, which is what guards stop")
+        _refuse_what_is_about_cleaning(name, guard=guard, early=early, policy=policy, step=step)
         run_story(name, on, fixed, format)
         return
     if fixed:
@@ -88,9 +87,21 @@ def command(
         if step and not (format is Format.table and sys.stdin.isatty()):
             raise ConfigError("--step", "needs a person at a terminal", "leave it out")
         scenario = _scenario(name)
+        if early:
+            from sexton.lab.places import refuse_without_early_form
+
+            refuse_without_early_form(scenario)
         if on != "sim":
             need("confluent_kafka")  # before Apache Kafka is fetched for nothing
         _perform(scenario, Where(on, policy, guard), early, step, out)
+
+
+def _refuse_what_is_about_cleaning(name: str, **given: object) -> None:
+    """The stories called eos have one other form, and are told without a pause."""
+    for option, value in given.items():
+        if value:
+            why, hint = f"{name} is not about cleaning", "its one other form is --fixed"
+            raise ConfigError(f"--{option}", why, hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +131,7 @@ def _perform(scenario: Scenario, where: Where, early: bool, step: bool, out: Out
     with ExitStack() as stack:
         with out.progress("starting"):
             place = where.open(scenario, stack)
+        place.plays(scenario, early)  # or nothing is told at all
         teller = Teller(out, step, place)
         teller.opens(scenario, early)
         ending = perform(scenario, place, early=early, watch=teller.step)

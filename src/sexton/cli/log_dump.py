@@ -22,7 +22,7 @@ from sexton.cli.log_dump_options import (
 )
 from sexton.cli.log_dumping import Dump, Looks
 from sexton.cli.log_files import PathsArgument, look_at
-from sexton.cli.options import FormatOption
+from sexton.cli.options import FormatOption, must_be_writable
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.log.inspect.rendering import Rendering, key_bytes
@@ -66,6 +66,7 @@ def command(
     auto shows printable UTF-8 as text and other bytes as 0x and hex; digest shows size and hash.
     """
     with Output("log dump", format) as out, look_at(out, paths) as found:
+        must_be_writable(parquet)
         from sexton.log.inspect.selection import OUTCOMES, Selection
 
         if from_offset is not None and to_offset is not None and to_offset < from_offset:

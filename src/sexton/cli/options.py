@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from sexton.broker.control import Control
 
 BOOTSTRAP_SERVERS = "bootstrap.servers"
+OR_NAME_A_BROKER = (
+    "start one with `sexton up`, name its --data, or name a broker: -b localhost:9092"
+)
 
 
 class Policy(StrEnum):
@@ -98,7 +101,7 @@ def client_settings(
     if bootstrap is not None:
         merged[BOOTSTRAP_SERVERS] = bootstrap
     if not merged.get(BOOTSTRAP_SERVERS):
-        with control_of(data) as control:
+        with control_or_broker(data) as control:
             merged[BOOTSTRAP_SERVERS] = str(control.ask("addresses")["bootstrap_servers"])
     elif data is not None:
         raise ConfigError("--data", "names another cluster than -b", "give one of them")
@@ -120,10 +123,17 @@ def home_of(data: Path | None) -> Path:
 
 
 def control_of(data: Path | None) -> Control:
-    """The control socket of a running `sexton up`."""
+    """The control socket of a running `sexton up`, for a command that is about no other Kafka."""
     from sexton.broker.control import Control
 
     return Control(home_of(data))
+
+
+def control_or_broker(data: Path | None) -> Control:
+    """The same for a command that takes `-b` too, and was given none."""
+    from sexton.broker.control import Control
+
+    return Control(home_of(data), OR_NAME_A_BROKER)
 
 
 def merged_settings(settings: Sequence[str] | None, command_config: Path | None) -> dict[str, str]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from sexton.base.partitions import TopicPartition
     from sexton.machines.repair_verdicts import Judged
 
+OF_AN_AUDIT = "write one with `sexton audit --format json`"
+
 
 @dataclass(frozen=True, slots=True)
 class Looked:
@@ -68,8 +70,9 @@ def reported(path: Path, request: Request) -> Looked:
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(str(path), f"cannot be read: {error}") from error
+        why = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(str(path), f"cannot be read: {why.lower()}", OF_AN_AUDIT) from error
     if not isinstance(told, dict):
-        raise ConfigError(str(path), "is not the answer of an audit")
+        raise ConfigError(str(path), "is not the answer of an audit", OF_AN_AUDIT)
     judged = judged_of_report(told, request.topic)
     return Looked([each for each in judged if is_meant(each.partition, request.only)])

@@ -43,15 +43,25 @@ class Chosen:
         return self.text, key_text(self.key), do, outcome
 
 
-def choose(
-    names: Names, seen: list[Seen], texts: list[str] | None, key: str | None, all_held: bool
-) -> list[Chosen]:
-    """By id, by key, or all that are held; exactly one of these ways."""
+def must_choose_one_way(
+    names: Names, texts: list[str] | None, key: str | None, all_held: bool
+) -> None:
+    """Said before any broker is asked."""
     from sexton.retry.looking import task_of
 
     if (bool(texts) + (key is not None) + all_held) != 1:
         hint = "as in orders-3-17, or --key order-123, or --all-held"
         raise ConfigError("ID, --key or --all-held", "exactly one of them is needed", hint)
+    for text in texts or ():
+        task_of(names, text)
+
+
+def choose(
+    names: Names, seen: list[Seen], texts: list[str] | None, key: str | None, all_held: bool
+) -> list[Chosen]:
+    """By id, by key, or all that are held, as `must_choose_one_way` has seen to."""
+    from sexton.retry.looking import task_of
+
     by_partition = {each.name.partition: each for each in seen}
     chosen: list[Chosen] = []
     for text in dict.fromkeys(texts or ()):  # once, however often it is named

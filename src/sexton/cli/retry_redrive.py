@@ -13,7 +13,16 @@ from sexton.cli.cluster_reach import (
 )
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
-from sexton.cli.retry_order import DONE, DRY_RUN, NEITHER, Chosen, carried_out, choose, tell
+from sexton.cli.retry_order import (
+    DONE,
+    DRY_RUN,
+    NEITHER,
+    Chosen,
+    carried_out,
+    choose,
+    must_choose_one_way,
+    tell,
+)
 from sexton.cli.retry_reach import (
     ORDER_EXIT_CODES,
     WAIT,
@@ -76,6 +85,7 @@ def command(
     the main topic as a new message.
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
+    must_choose_one_way(names, messages, key, all_held)
     wait_s = wait_s_of(wait)
     reach = Reach(bootstrap, settings, command_config, data)
 

@@ -15,7 +15,13 @@ from sexton.cli.cluster_reach import (
 )
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
-from sexton.cli.retry_order import DOES_NOT_WAIT, carried_out, choose, tell
+from sexton.cli.retry_order import (
+    DOES_NOT_WAIT,
+    carried_out,
+    choose,
+    must_choose_one_way,
+    tell,
+)
 from sexton.cli.retry_reach import (
     ORDER_EXIT_CODES,
     WAIT,
@@ -78,6 +84,7 @@ def command(
     first may have been deleted by now; with --discard it does not.
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
+    must_choose_one_way(names, messages, key, all_held)
     wait_s = wait_s_of(wait)
     do: Verb = "discard" if discard else "skip"
 

@@ -96,7 +96,8 @@ def _bearer(settings: Mapping[str, str]) -> BearerLogin:
         try:
             return path.read_text(encoding="utf-8").strip()
         except OSError as error:
-            raise ConfigError(str(path), f"cannot be read: {error.strerror}") from None
+            hint = "it holds the token, which somebody renews there"
+            raise ConfigError(str(path), f"cannot be read: {error.strerror}", hint) from None
 
     read()
     return BearerLogin(read)
@@ -117,7 +118,8 @@ def _tls(settings: Mapping[str, str]) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=place or None, cadata=text or None)
     except (OSError, ValueError) as error:
         why = f"cannot be used: {getattr(error, 'strerror', None) or error}"
-        raise ConfigError(place or "ssl.truststore.certificates", why) from None
+        hint = "it holds the certificates of those who sign the brokers', in PEM"
+        raise ConfigError(place or "ssl.truststore.certificates", why, hint) from None
     if settings.get("ssl.endpoint.identification.algorithm", "https").lower() in ("", "none"):
         context.check_hostname = False
     if settings.get("enable.ssl.certificate.verification", "true").lower() == "false":

@@ -63,8 +63,16 @@ class Place:
         if early and self.bumps is False:
             hint = "leave --early away, or use Kafka 4.0 or newer"
             raise ConfigError("--early", "needs transactions that bump epochs (KIP-890)", hint)
-        if early and not scenario.has_early_form:
-            raise ConfigError("--early", f"{scenario.name} waits for no producer to expire")
+        if early:
+            refuse_without_early_form(scenario)
+
+
+def refuse_without_early_form(scenario: Scenario) -> None:
+    """ConfigError if it has none, wherever it is played."""
+    if not scenario.has_early_form:
+        hint = "leave --early away; `sexton lab list` tells which have an early form"
+        why = f"{scenario.name} waits for no producer to expire"
+        raise ConfigError("--early", why, hint)
 
 
 @contextmanager

@@ -8,6 +8,9 @@ answered; what is shown is decided by whoever gives `page`.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,6 +28,26 @@ class Page:
     text: str
     kind: str = PLAIN
     code: str = "200 OK"
+
+
+def cannot_listen(host: str, port: int, error: OSError, option: str) -> ConfigError:
+    """What to say to whoever chose that address; `option` is what the port was given with."""
+    where, other_host = f"{host}:{port}", f"choose another {option.replace('port', 'host')}"
+    if isinstance(error, socket.gaierror):
+        return ConfigError(where, f"that name leads to no address: {_said(error)}", other_host)
+    if error.errno == errno.EADDRNOTAVAIL:
+        return ConfigError(where, "this machine does not have that address", other_host)
+    hint = f"choose another {option}, or 0 for any that is free"
+    return ConfigError(where, f"cannot listen there: {_said(error)}", hint)
+
+
+def _said(error: OSError) -> str:
+    """The system's words; asyncio's own name the address once more."""
+    if isinstance(error, socket.gaierror) or error.errno is None:  # its numbers are its own
+        text = error.strerror or str(error)
+    else:
+        text = os.strerror(error.errno)
+    return text[:1].lower() + text[1:]
 
 
 class Server:
@@ -46,9 +69,7 @@ class Server:
                 self._visit, self.host, self.port, limit=MOST_BYTES
             )
         except OSError as error:
-            why = f"cannot listen there: {error.strerror or error}"
-            hint = f"choose another {self._option}, or 0 for any that is free"
-            raise ConfigError(f"{self.host}:{self.port}", why, hint) from error
+            raise cannot_listen(self.host, self.port, error, self._option) from error
         self.port = self._server.sockets[0].getsockname()[1]
 
     @property

@@ -7,7 +7,7 @@ promised" and leaves out that a partition could not be read would be worse than 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal
 
@@ -27,7 +27,7 @@ from sexton.audit.validation import (
 )
 from sexton.audit.validation_words import MEANINGS, message, remedy
 from sexton.base.digests import digest
-from sexton.base.findings import Evidence, Finding
+from sexton.base.findings import Evidence, Finding, Severity
 from sexton.base.lazy_dataclass import dataclass
 from sexton.log.inspect.rendering import auto_text
 from sexton.report.audit_words import many
@@ -132,6 +132,20 @@ def _promises(page: ValidationPage) -> Iterator[Promise]:
         yield Promise("the table is the topic", page.table, found)
 
 
+def left_out(partitions: Sequence[PartitionFacts]) -> Iterator[str]:
+    """Which of the records that were read were not judged, as sentences."""
+    unreadable = [each for each in partitions if each.unreadable]
+    if unreadable:
+        skipped, first = sum(each.unreadable for each in unreadable), unreadable[0]
+        yield (
+            f"{skipped:,} records in which an expression found nothing were left out, the first"
+            f" at {first.partition}, offset {first.first_unreadable}."
+        )
+    keyless = sum(each.without_key for each in partitions)
+    if keyless:
+        yield f"{keyless:,} records without a key were left out of what holds per key."
+
+
 def verdict_sentence(page: ValidationPage) -> str:
     match page.standing:
         case "broken":
@@ -158,6 +172,10 @@ def in_reading_order(page: ValidationPage) -> list[Sighting]:
     )
 
 
+def severity(code: str) -> Severity:
+    return "warning" if code == UNCOMMITTED else "error"
+
+
 def finding_of(sighting: Sighting, page: ValidationPage) -> Finding:
     """The sighting as every command tells its findings."""
     key, id_ = page.shown(sighting.key), page.shown(sighting.id)
@@ -166,7 +184,7 @@ def finding_of(sighting: Sighting, page: ValidationPage) -> Finding:
         where = page.table or str(sighting.partition)
     return Finding(
         sighting.code,
-        "warning" if sighting.code == UNCOMMITTED else "error",
+        severity(sighting.code),
         where,
         message(sighting, key, id_, committed=page.rules.committed),
         _evidence(sighting, key, id_, page),

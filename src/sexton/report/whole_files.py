@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sexton.base.errors import ConfigError
+from sexton.base.errors import cannot_be_written
 from sexton.base.extras import need
 
 
@@ -40,7 +40,7 @@ def written_whole(target: Path, write: Callable[[Path], None]) -> None:
         unfinished.replace(target)
     except OSError as error:
         why = os.strerror(error.errno).lower() if error.errno else str(error)
-        raise ConfigError(str(target), f"cannot be written: {why}") from None
+        raise cannot_be_written(str(target), why) from None
     finally:
         unfinished.unlink(missing_ok=True)
 

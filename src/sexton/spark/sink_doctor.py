@@ -93,10 +93,21 @@ def read_checkpoint(text: str) -> Checkpoint:
     try:
         query = str(json.loads((place / "metadata").read_text(encoding="utf-8"))["id"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        hint = "it is what the query has as checkpointLocation"
-        raise ConfigError("--checkpoint", f"{place} is none of Spark's: {error}", hint) from error
+        why = f"is no checkpoint of Spark's: {_wrong_with_metadata(error)}"
+        hint = "name the directory that the query has as checkpointLocation"
+        raise ConfigError(str(place), why, hint) from error
     planned, finished = _newest(place / "offsets"), _newest(place / "commits")
     return Checkpoint(query, planned if planned > finished else finished + 1)
+
+
+def _wrong_with_metadata(error: Exception) -> str:
+    match error:
+        case FileNotFoundError() | NotADirectoryError():
+            return "it has no file `metadata`"
+        case OSError():
+            return f"its file `metadata` cannot be read: {(error.strerror or str(error)).lower()}"
+        case _:
+            return "its file `metadata` names no query"
 
 
 def _newest(log: Path) -> int:

@@ -109,7 +109,7 @@ def test_a_socket_that_was_left_behind_is_replaced(tmp_path: Path) -> None:
 def test_where_nobody_runs_a_cluster_one_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no cluster runs there") as caught:
         Control(tmp_path / "nowhere")
-    assert "sexton up" in (caught.value.hint or "")
+    assert caught.value.hint == "start one with `sexton up`, or name its --data"
 
 
 def test_a_process_that_runs_and_does_not_listen_is_another_matter(tmp_path: Path) -> None:

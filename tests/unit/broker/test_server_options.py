@@ -4,6 +4,7 @@ import pytest
 
 from sexton.base.errors import ConfigError
 from sexton.broker.cluster import ClusterConfig
+from sexton.broker.options import known_options
 from sexton.broker.server_options import INSTEAD, WITHOUT_EFFECT, understand
 
 
@@ -69,3 +70,4 @@ def test_an_impossible_value_is_an_error_that_names_its_option(option: str, valu
 
 def test_no_option_stands_in_two_tables() -> None:
     assert not WITHOUT_EFFECT & set(INSTEAD)
+    assert not WITHOUT_EFFECT & set(known_options()), "it has an effect by now"

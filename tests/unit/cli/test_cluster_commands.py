@@ -232,6 +232,29 @@ def test_where_no_cluster_runs_one_is_told_how_to_start_it(
         assert "sexton up" in answer.json["error"]["hint"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("kill", "1"),
+        ("restart", "1"),
+        ("pause", "1"),
+        ("resume", "1"),
+        ("isolate", "1"),
+        ("heal",),
+        ("clean",),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_is_done_to_our_own_cluster_only_speaks_of_no_other(
+    run_sexton: RunSexton, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    answer = run_sexton("cluster", *words, "--data", tmp_path)
+    assert answer.stderr == (
+        f"error: {tmp_path}: no cluster runs there\n"
+        "hint: start one with `sexton up`, or name its --data\n"
+    )
+
+
 def test_a_cluster_that_cannot_be_reached_is_named(run_sexton: RunSexton) -> None:
     answer = run_sexton("cluster", "topics", "-b", "127.0.0.1:1")
     assert answer.code == 1

@@ -154,11 +154,127 @@ def test_wrong_usage_is_told_alike(entry: Entry, run_sexton: RunSexton) -> None:
     assert f"`sexton {entry.path} --help`" in result.stderr
 
 
+NUMBERS = [
+    (entry.path, option.opts[0], option.type_descriptor)
+    for entry in registry.COMMANDS
+    for option in options_of(entry)
+    if option.type_descriptor.annotation in (int, float, list[int])
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "option", "kind"), NUMBERS, ids=lambda part: part if isinstance(part, str) else ""
+)
+def test_a_wrong_number_is_named_and_told_in_our_words(
+    path: str, option: str, kind: Any, run_sexton: RunSexton
+) -> None:
+    def told(given: str) -> str:
+        result = run_sexton(*path.split(), option, given)
+        assert_says_what_and_what_to_do(result)
+        assert result.code == 2
+        start = f"error: sexton {path}: invalid value for '{option}"
+        assert result.stderr.startswith(start), result.stderr
+        return result.stderr.splitlines()[0].partition("': ")[2]
+
+    whole = "" if kind.annotation is float else "whole "
+    assert told("x") == f"'x' is not a {whole}number"
+    least, most = kind.parameter_info.min, kind.parameter_info.max
+    if least is not None:
+        assert told(f"{least - 1}") == f"{least - 1} is too small: at least {least}"
+    if most is not None:
+        assert told(f"{most + 1}") == f"{most + 1} is too large: at most {most}"
+
+
+def test_a_wrong_number_that_stands_by_itself_is_told_alike(run_sexton: RunSexton) -> None:
+    answer = run_sexton("cluster", "kill", "x")
+    assert answer.stderr == (
+        "error: sexton cluster kill: invalid value for 'BROKER': 'x' is not a whole number\n"
+        "hint: see `sexton cluster kill --help`\n"
+    )
+
+
 def test_the_command_of_a_wrong_line_is_known_without_its_arguments() -> None:
     assert named_command(["audit", "orders", "--nonsense"]) == "audit"
     assert named_command(["log", "verify", "orders-0"]) == "log verify"
     assert named_command(["log", "verfiy"]) == ""
     assert named_command([]) == ""
+
+
+LOGS = "hint: name a data directory (log.dirs), a partition's directory or a segment file"
+PROPERTIES = "hint: name a file of lines KEY=VALUE, as Kafka's own tools take it"
+NOT_THERE = [
+    ("log dump /nope", "/nope: no such file or directory", LOGS),
+    ("log verify /nope", "/nope: no such file or directory", LOGS),
+    ("log stats /nope", "/nope: no such file or directory", LOGS),
+    ("audit --path /nope --path /nor-this", "/nope: no such file or directory", LOGS),
+    (
+        "audit orders --command-config /nope",
+        "/nope: cannot be read: no such file or directory",
+        PROPERTIES,
+    ),
+    ("up --config /nope", "/nope: cannot be read: no such file or directory", PROPERTIES),
+    (
+        "validate orders --table /nope -b localhost:1",
+        "/nope: there is no such table",
+        "hint: name a Parquet file, a directory of them, or a Delta table",
+    ),
+    (
+        "log dump tests/data --parquet /nope/x",
+        "/nope/x: there is no such directory to write it into",
+        "hint: mkdir -p /nope",
+    ),
+    (
+        "sink doctor --checkpoint /nope",
+        "/nope: is no checkpoint of Spark's: it has no file `metadata`",
+        "hint: name the directory that the query has as checkpointLocation",
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "why", "hint"), NOT_THERE, ids=[each[0] for each in NOT_THERE])
+def test_a_file_that_is_not_there_is_named_and_what_to_name_instead(
+    line: str, why: str, hint: str, run_sexton: RunSexton
+) -> None:
+    result = run_sexton(*line.split())
+    assert result.stderr.splitlines() == [f"error: {why}", hint]
+    assert (result.code, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("verb", ["redrive", "skip"])
+@pytest.mark.parametrize(
+    ("chosen", "why"),
+    [
+        ((), "ID, --key or --all-held: exactly one of them is needed"),
+        (("orders-0-1", "--all-held"), "ID, --key or --all-held: exactly one of them is needed"),
+        (("prices-0-1",), "prices-0-1: does not name a message of this topic"),
+    ],
+)
+def test_messages_are_chosen_before_a_broker_is_asked(
+    verb: str, chosen: tuple[str, ...], why: str, run_sexton: RunSexton, closed_port: int
+) -> None:
+    where = ("-b", f"127.0.0.1:{closed_port}", "--topic", "orders", "--group", "g")
+    result = run_sexton("retry", verb, *chosen, *where)
+    assert_says_what_and_what_to_do(result)
+    assert result.stderr.startswith(f"error: {why}\n")
+    assert result.code == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("marker-lifecycle --early", "--early: marker-lifecycle waits for no producer to expire"),
+        ("eos-checkpoint --early", "--early: eos-checkpoint is not about cleaning"),
+        ("eos-checkpoint --guard", "--guard: eos-checkpoint is not about cleaning"),
+        ("eos-checkpoint --policy coordinated", "--policy: eos-checkpoint is not about cleaning"),
+    ],
+)
+def test_a_scenario_without_such_a_form_tells_nothing_of_its_story(
+    line: str, why: str, run_sexton: RunSexton
+) -> None:
+    result = run_sexton("lab", "run", *line.split())
+    assert_says_what_and_what_to_do(result)
+    assert result.stderr.startswith(f"error: {why}\n")
+    assert (result.code, result.stdout) == (2, "")
 
 
 @pytest.fixture(scope="module")

@@ -65,6 +65,18 @@ def test_an_address_that_nobody_can_connect_to_is_not_told_to_clients(
     assert error["hint"] == "name this machine with --advertised-host"
 
 
+def test_an_address_of_another_machine_is_told_from_a_port_that_is_taken(
+    run_sexton: RunSexton, tmp_path: Path
+) -> None:
+    not_ours = "192.0.2.1"  # kept for documentation (RFC 5737): no machine has it
+    answer = run_sexton("up", "--host", not_ours, "--insecure", "--data", tmp_path)
+    assert answer.code == 2
+    assert answer.stderr.endswith(
+        f"error: {not_ours}:0: this machine does not have that address\n"
+        "hint: choose another --host\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("host", "here"),
     [

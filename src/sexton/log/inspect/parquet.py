@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sexton.base.digests import digest
-from sexton.base.errors import ConfigError
+from sexton.base.errors import cannot_be_written
 from sexton.base.extras import need
 from sexton.log.inspect.blocks import Block
 from sexton.log.inspect.dump import control_record
@@ -59,7 +59,7 @@ def write_parquet(
     except OSError as error:
         # Arrow's own sentence names the unfinished file, of which nobody has heard.
         why = os.strerror(error.errno).lower() if error.errno else str(error)
-        raise ConfigError(str(target), f"cannot be written: {why}") from None
+        raise cannot_be_written(str(target), why) from None
     finally:
         unfinished.unlink(missing_ok=True)
     return written

@@ -26,6 +26,7 @@ from sexton.log.inspect.reporting import os_fault
 
 # A folder of data directories, or of backups of them, is deeper than this only by accident.
 DEEPEST = 4
+WHAT_TO_NAME = "name a data directory (log.dirs), a partition's directory or a segment file"
 
 _MARKED = re.compile(r"(?P<partition>.+-\d+)\.[0-9a-f]{32}-(?P<mark>delete|future|stray)")
 _MARKS = {
@@ -152,7 +153,7 @@ def find(paths: Iterable[str | Path]) -> Found:
         except PermissionError as error:
             found.unreadable.append((str(path), os_fault(error)))
         except OSError as error:
-            found.wrong.append(ConfigError(str(path), os_fault(error)))
+            found.wrong.append(ConfigError(str(path), os_fault(error), WHAT_TO_NAME))
     for directory, segments in chosen.items():
         found.partitions.append(_some_of(directory, segments, found))
     found.partitions = _without_repeats(found.partitions)
@@ -227,7 +228,7 @@ def _add_directory(path: Path, found: Found) -> None:
         raise ConfigError(
             str(path),
             "there is no Kafka log in it",
-            "name a data directory (log.dirs), a partition's directory or a segment file",
+            WHAT_TO_NAME,
         )
 
 
