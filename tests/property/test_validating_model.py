@@ -11,11 +11,13 @@ import json
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sexton.audit import state_table
 from sexton.audit.expressions import number as number_expression
 from sexton.audit.fields import Rows, numbers
 from sexton.audit.state_table import StateTable
@@ -222,6 +224,36 @@ def test_steps_of_a_stream_find_what_one_reading_finds(
         found += told(step.facts())
         kept.append({key: entries.copy() for key, entries in step.changes().items()})
     assert sorted(found) == reference(log, shown, rules)
+
+
+STEP = st.lists(
+    st.tuples(st.sampled_from("abcdefghijklmnop"), st.sampled_from([None, 0, 1]), st.just(0)),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(st.lists(STEP, min_size=2, max_size=5))
+def test_steps_whose_tables_have_to_grow_keep_what_was_deleted(
+    steps: list[list[tuple[str, int | None, int]]],
+) -> None:
+    """Four slots at first: there is room for two keys, and what was forgotten makes way."""
+    kept: list[dict[str, Any]] = []
+    found: list[tuple[str, int, int]] = []
+    log = [Written(None, tuple(records)) for records in steps]
+    batches, _aborted, shown = in_bytes(log)
+    start = 0
+    with patch.object(state_table, "FIRST_SLOTS", 4):
+        for batch, records in zip(batches, steps, strict=True):
+            step = Validating(PARTITION, RULES["value"], start=0, end=0, seed=5)
+            for entries in kept:
+                step.remember(entries)
+            step.go_on(start, start + len(records))
+            step.take(batch, ())
+            found += told(step.facts())
+            kept.append({name: entries.copy() for name, entries in step.changes().items()})
+            start += len(records)
+    assert sorted(found) == reference(log, shown, RULES["value"])
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=300), st.integers(1, 4))

@@ -99,6 +99,12 @@ def test_an_expression_may_be_a_fraction_or_a_time(
         ({"value": "cast(value as string)"}, "is string"),
         ({"value": COUNT, "table": "x"}, "not with a DataFrame"),
         ({"value": COUNT, "isolation_level": "serializable"}, "read_committed or"),
+        ({"compare_isolation": True}, "not with a DataFrame"),
+        ({"value": COUNT, "since_ms": 5}, "not with a DataFrame"),
+        ({"value": COUNT, "until_ms": 5}, "not with a DataFrame"),
+        ({"value": COUNT, "checkpoint": "kept"}, "checkpoint: goes with a DataFrame that is a st"),
+        ({"value": COUNT, "on_finding": print}, "on_finding: goes with a DataFrame that is a st"),
+        ({"id": IDENTITY, "rising": True}, "says how value has to be"),
     ],
 )
 def test_what_cannot_be_done_with_a_dataframe_is_said(
@@ -179,6 +185,19 @@ def test_a_stream_is_judged_and_goes_on_after_its_end(spark: SparkSession, tmp_p
     assert proof.counts == {"state-regression": 1, "inconsistent-duplicate": 1}
     assert sum(each.records for each in proof.validation.partitions) == len(BAD)
     assert "Key: k3, LastValue: 199, NewValue: 105" in proof.findings[0].message
+    assert proof.validation.unread == ()  # a batch that is run again is nothing new
+    shutil.copyfile(tmp_path / "in" / "000000.json", tmp_path / "in" / "made-again.json")
+    run()
+    proof = sexton.spark.stream_proof(tmp_path / "kept")
+    (at, why), _other = proof.page.incomplete
+    assert at == "t-0" and "came at offsets that an earlier batch has had" in why
+    assert sum(each.passed_over for each in proof.validation.partitions) == 100
+    assert sum(each.records for each in proof.validation.partitions) == len(BAD)
+
+
+def test_an_empty_dataframe_proves_nothing(read: Callable[..., DataFrame], good: str) -> None:
+    proof = sexton.spark.validate(read(good).where("offset < 0"), value=COUNT)
+    assert not proof.kept and "Nothing was read" in str(proof)
 
 
 def test_the_command_runs_on_spark(

@@ -6,14 +6,18 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from sexton.audit.validation import Rules
-from sexton.base.errors import ConfigError
+from sexton.base.errors import ConfigError, PeerError, SextonError
+from sexton.client.client import Client
+from sexton.client.topology import Topology
 from sexton.survey import validating_stream
 from sexton.survey.validating import Asked
 from sexton.survey.validating import validate as validate_once
@@ -26,6 +30,7 @@ from tests.validate import stepping
 from tests.validate.topics import Record, Run, add, filled
 
 PARTITIONS = 3
+OLD_MS, NEW_MS = 1_600_000_000_000, 1_700_000_000_000
 
 
 def records() -> list[Record]:
@@ -151,6 +156,88 @@ def test_a_topic_that_was_made_again_is_another(broker: EmbeddedCluster, tmp_pat
     (tmp_path / COMMITTED).write_text(json.dumps(told), encoding="utf-8")
     with pytest.raises(ConfigError, match="deleted and made again"):
         Following(asked, tmp_path, LocalSteps(1)).step()
+
+
+def test_since_holds_for_a_partition_that_had_nothing_new(
+    broker: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """Of the second all is old, and it falls there: nobody has asked for that."""
+    topic = filled(broker, [], partitions=2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for partition, time_ms, value in ((0, NEW_MS, "1"), (1, OLD_MS, "110"), (1, OLD_MS, "105")):
+        producer.produce(topic, value, "a", partition=partition, timestamp=time_ms)
+    assert producer.flush(60) == 0
+    asked = Asked(broker.bootstrap_servers, topic, Rules(value="int"), since_ms=NEW_MS - 1000)
+    following = Following(asked, tmp_path, LocalSteps(1))
+    until_caught_up(following, lambda _found: None)
+    for partition, time_ms, value in ((0, OLD_MS, "0"), (1, NEW_MS, "104")):
+        producer.produce(topic, value, "a", partition=partition, timestamp=time_ms)
+    assert producer.flush(60) == 0
+    until_caught_up(Following(asked, tmp_path, LocalSteps(1)), lambda _found: None)
+    found = Following(asked, tmp_path, LocalSteps(1)).validation()
+    # Where it has begun it goes on with all that comes.
+    assert [(each.partition.partition, each.value) for each in found.sightings] == [(0, "0")]
+    assert [each.records for each in found.partitions] == [2, 1]
+
+
+def test_a_log_that_ends_before_what_was_judged_is_named(
+    broker: EmbeddedCluster, validate: Run, tmp_path: Path
+) -> None:
+    """As after an unclean election; it is said again when the log has grown past that place."""
+    topic = filled(broker, [("a", "110"), ("a", "111")])
+    kept = ("--value", "int", "--checkpoint", str(tmp_path))
+    assert validate(topic, *kept)[0] == 0
+    told = json.loads((tmp_path / COMMITTED).read_text(encoding="utf-8"))
+    told["partitions"][0]["next"] = 5
+    (tmp_path / COMMITTED).write_text(json.dumps(told), encoding="utf-8")
+    for _again in range(2):
+        code, said, asides = validate(topic, *kept)
+        assert code == 3
+        assert f"{topic}-0: its log ends at offset 2, and it was judged to 5" in said + asides
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    add(producer, topic, [("a", str(number)) for number in range(112, 118)])
+    assert producer.flush(60) == 0
+    code, said, _asides = validate(topic, *kept)
+    assert code == 0 and "is what was promised in all that was looked at" in said
+    assert said.count(f"{topic}-0 ended at offset 2") == 1
+
+
+def test_what_was_deleted_unread_is_said_once(broker: EmbeddedCluster, tmp_path: Path) -> None:
+    topic = filled(broker, [("a", "1"), ("a", "2"), ("a", "3")])
+    asked = Asked(broker.bootstrap_servers, topic, Rules(value="int"))
+    Following(asked, tmp_path, LocalSteps(1), step_offsets=1).step()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    at = TopicPartition(topic, 0, 3)
+    admin.delete_records([at])[at].result(60)
+    following = Following(asked, tmp_path, LocalSteps(1))
+    assert following.step() is None and following.step() is None
+    assert following.validation().limits == (
+        f"Offsets 1 to 2 of {topic}-0 were deleted before they could be read.",
+    )
+
+
+def test_a_cluster_that_is_away_for_a_moment_is_waited_for(
+    broker: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By who has been there before: the first word about a wrong address comes at once."""
+    topic = filled(broker, [("a", "1")])
+    asked = Asked(broker.bootstrap_servers, topic, Rules(value="int"))
+    following = Following(asked, tmp_path, LocalSteps(1))
+    topology = Client.topology
+    troubles: list[SextonError] = []
+
+    async def away(client: Client, topics: Iterable[str] | None = None) -> Topology:
+        if troubles:
+            raise troubles.pop()
+        return await topology(client, topics)
+
+    monkeypatch.setattr(Client, "topology", away)
+    troubles += [PeerError("localhost:1", "does not answer")]
+    with pytest.raises(PeerError):
+        following.step()
+    assert following.step() == []
+    troubles += [PeerError("localhost:1", "does not answer")] * 3
+    assert following.step() is None and not troubles
 
 
 def test_the_command_keeps_and_goes_on(

@@ -96,6 +96,19 @@ def test_a_value_that_differs_does_not_count_where_only_keys_are_compared(
     assert validate(users, "--table", table, "--table-key", "user")[0] == 0
 
 
+def test_the_limit_of_keys_is_the_one_that_was_asked_for(
+    broker: EmbeddedCluster, validate: Run, tmp_path: Path
+) -> None:
+    """Who is told to raise it can do so."""
+    topic = filled(broker, [(f"user-{number}", "1") for number in range(12_000)])
+    pq.write_table(pa.table({"key": ["user-1"]}), tmp_path / "t.parquet")
+    asked = (topic, "--table", str(tmp_path / "t.parquet"))
+    code, _said, asides = validate(*asked, "--most-keys", "1000")
+    assert code == 2 and "more than 1,000 keys" in asides and "raise --most-keys" in asides
+    code, said, _asides = validate(*asked, "--most-keys", "100000")
+    assert code == 1 and "11,999 table-missing-row" in said
+
+
 def test_a_delta_table_is_what_its_log_says(users: str, validate: Run, tmp_path: Path) -> None:
     """The file with the deleted user was replaced, and lies there still."""
     table = written(tmp_path / "t", rows())

@@ -18,7 +18,7 @@ import numpy as np
 
 from sexton.audit import state_kernels as kernels
 from sexton.audit.facts import BUCKETS
-from sexton.audit.fields import EMPTY, from_sortable
+from sexton.audit.fields import EMPTY, FOUND, from_sortable
 from sexton.audit.state_table import Entries, StateTable
 from sexton.audit.validation import (
     DUPLICATE,
@@ -103,7 +103,8 @@ class Checks:
         self.start, self.end = start, end
         self.seed = seed
         self.reading = 1
-        self.noted = dict.fromkeys(("records", "bytes", "hidden", "without_key", "unreadable"), 0)
+        counted = ("records", "bytes", "hidden", "without_key", "unreadable", "passed_over")
+        self.noted = dict.fromkeys(counted, 0)
         self.first_unreadable = NO_OFFSET
         self.damage: list[Unread] = []
         self.touched: dict[str, list[Array]] | None = None  # which keys changed, for a stream
@@ -132,7 +133,8 @@ class Checks:
         high = check.table.high
         events = check.table.take(prints, status, values, offsets)
         if self.touched is not None:
-            self.touched.setdefault(name, []).append(prints[status <= EMPTY])
+            last = FOUND if name == ID else EMPTY  # a null ends the history of a key, not of an id
+            self.touched.setdefault(name, []).append(prints[status <= last])
         if check.table.high != high:
             check.forget_given_up()
             events = events[events[:, 4] < check.table.high]
@@ -227,6 +229,11 @@ class Checks:
         touched = self.touched or {}
         rows = sum(len(prints) for some in touched.values() for prints in some)
         return rows >= sum(check.table.keys for check in self.checks.values())
+
+    @property
+    def bytes_held(self) -> int:
+        """In memory, for all that is known of keys and ids."""
+        return sum(check.table.bytes_held for check in self.checks.values())
 
     def everything(self) -> dict[str, Entries]:
         return {name: check.table.entries for name, check in self.checks.items()}

@@ -59,9 +59,12 @@ class Held:
 class TopicSide:
     """One partition, folded to the last record of each key."""
 
-    def __init__(self, key: str, value: Expression | None, seed: int) -> None:
-        self._key, self._value, self._seed = parts(key, "--key"), value, seed
-        self._table = StateTable(kernels.LAST, MOST_KEYS, may_read_again=False)
+    def __init__(
+        self, key: str, value: Expression | None, seed: int, most_keys: int = MOST_KEYS
+    ) -> None:
+        (self._key,) = parts(key, "--key")  # of several parts no column is made
+        self._value, self._seed = value, seed
+        self._table = StateTable(kernels.LAST, most_keys, may_read_again=False)
         self._records = self._without_key = 0
 
     def take_rows(self, rows: Rows) -> None:
@@ -73,7 +76,7 @@ class TopicSide:
         self._table.take(keys.values, status, values.view(np.int64), rows.offsets)
 
     def _both(self, rows: Rows) -> tuple[Read, Array]:
-        spans = texts(self._key[0], rows)[0]
+        spans = texts(self._key, rows)[0]
         keys = fingerprints_of(spans, self._seed)
         if self._value is None:
             return keys, np.zeros(len(rows), np.uint64)

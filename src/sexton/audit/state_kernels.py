@@ -145,6 +145,8 @@ def put(entries, count, table, slots, used):
         one = load_u64(place)
         to = _slot(table, mask, one, load_u64(place + 8))
         if load_i64(to + 24) == 0:
+            if load_i64(place + 24) == FORGOTTEN:
+                continue  # there is nothing to forget
             used += 1
         store_u64(to, one)
         store_u64(to + 8, load_u64(place + 8))
@@ -153,24 +155,24 @@ def put(entries, count, table, slots, used):
     return used
 
 
-@kernel("int64(int64, int64, int64, int64, int64)")
+@kernel("void(int64, int64, int64, int64, int64)")
 def pick(prints, count, table, slots, out):
-    """The slots of these keys, as they are now; returns how many of them are known."""
+    """The slots of these keys, as they are now.
+
+    One that is not there is forgotten: `move` has dropped it, and an older entry may still be kept.
+    """
     mask = slots - 1
-    known = np.int64(0)
     for row in range(count):
         if row + AHEAD < count:
             prefetch(table + SLOT_BYTES * (np.int64(load_u64(prints + 16 * (row + AHEAD))) & mask))
-        one = load_u64(prints + 16 * row)
-        place = _slot(table, mask, one, load_u64(prints + 16 * row + 8))
-        if load_i64(place + 24) != 0:
-            to = out + SLOT_BYTES * known
-            store_u64(to, load_u64(place))
-            store_u64(to + 8, load_u64(place + 8))
-            store_i64(to + 16, load_i64(place + 16))
-            store_i64(to + 24, load_i64(place + 24))
-            known += 1
-    return known
+        one, other = load_u64(prints + 16 * row), load_u64(prints + 16 * row + 8)
+        place = _slot(table, mask, one, other)
+        seen = load_i64(place + 24)
+        to = out + SLOT_BYTES * row
+        store_u64(to, one)
+        store_u64(to + 8, other)
+        store_i64(to + 16, load_i64(place + 16))
+        store_i64(to + 24, seen if seen != 0 else np.int64(FORGOTTEN))
 
 
 @kernel("void(int64, int64, int64)")

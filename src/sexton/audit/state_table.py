@@ -1,9 +1,9 @@
 """The last state of every key of a partition, in memory that does not grow past a limit.
 
-A table (`state_kernels`) grows as keys come. Where the partition can be read again and there are
-more than `most_keys`, it gives up half of its buckets and goes on with the others; the log is then
-read again for those it gave up, as in `key_table`. A stream cannot be read again: there the limit
-is an error, which says what to raise.
+A table (`state_kernels`) grows as keys come. Keys that were forgotten make way for others first.
+Where the partition can be read again and there are more than `most_keys`, it gives up half of its
+buckets and goes on with the others; the log is then read again for those it gave up, as in
+`key_table`. A stream cannot be read again: there the limit is an error, which says what to raise.
 
 What a stream keeps between batches are entries: slots as they stand in the table.
 """
@@ -21,6 +21,7 @@ from sexton.records.tables import Array
 
 FIRST_SLOTS = 1 << 16
 LOAD = 0.7
+FULL = 7 / 8  # of its room; with fewer keys that are not forgotten, a table need not grow
 EVENTS_AT_ONCE = 1 << 14
 Entries = Array  # (n, 4) uint64: two words of a fingerprint, a number, an offset and a little
 
@@ -80,6 +81,10 @@ class StateTable:
         return self._counted + self._used
 
     @property
+    def bytes_held(self) -> int:
+        return int(self._table.nbytes)
+
+    @property
     def entries(self) -> Entries:
         """Of every key that is known and was not forgotten."""
         return self._table[self._table[:, 3] >= kernels.SHIFT]
@@ -91,18 +96,18 @@ class StateTable:
         return met
 
     def of(self, prints: Array) -> Entries:
-        """Of these keys, as they stand now; forgotten ones are among them."""
+        """Of these keys, as they stand now, one for each; what is not there is forgotten."""
         out = np.empty((len(prints), 4), np.uint64)
-        known = kernels.pick(
+        kernels.pick(
             address(prints), len(prints), address(self._table), len(self._table), address(out)
         )
-        return out[:known]
+        return out
 
     def put(self, entries: Entries) -> None:
         """Entries that were kept; a later one replaces an earlier one."""
         entries = np.ascontiguousarray(entries)
         while self._used + len(entries) >= self._room():
-            self._make_room()
+            self._make_room(len(entries))
         self._used = kernels.put(
             address(entries), len(entries), address(self._table), len(self._table), self._used
         )
@@ -127,20 +132,23 @@ class StateTable:
     def _room(self) -> int:
         return int(len(self._table) * LOAD)
 
-    def _make_room(self) -> None:
-        slots = len(self._table) * 2
-        if self._used > self._most_keys:
+    def _make_room(self, more: int = 1) -> None:
+        """Towards so many more keys: whoever has none for all of them asks again."""
+        slots = len(self._table)
+        alive = int(np.count_nonzero(self._table[:, 3] >= kernels.SHIFT))
+        if alive > self._most_keys:
             if not self._may_read_again:
                 why = f"has more than {self._most_keys:,} keys or ids in one partition"
                 raise ConfigError("the topic", why, "raise --most-keys: each takes 32 to 64 bytes")
             assert self.high - self.low > 1, "a bucket has a 4096th of all keys"
             self.high = self.low + (self.high - self.low) // 2
-            slots = len(self._table)
-        larger = _table(slots)
+        elif alive + more > self._room() * FULL:
+            slots *= 2
+        moved = _table(slots)
         self._used = kernels.move(
-            address(self._table), len(self._table), self.low, self.high, address(larger), slots
+            address(self._table), len(self._table), self.low, self.high, address(moved), slots
         )
-        self._table = larger
+        self._table = moved
 
 
 def _table(slots: int) -> Array:

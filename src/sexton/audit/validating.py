@@ -109,11 +109,21 @@ class Validating(Checks):
 
     # ── the log ──
 
-    def take(self, data: memoryview | bytes, aborted: Aborted, *, undecided: bool = False) -> None:
+    def take(
+        self,
+        data: memoryview | bytes,
+        aborted: Aborted,
+        *,
+        start: int = 0,
+        end: int | None = None,
+        undecided: bool = False,
+    ) -> None:
         """Whole batches in order, and (first offset, producer id) of aborted ones, as listed.
 
+        Of them only what is in [start, end) counts: a broker hands on more than it was asked for.
         `undecided`: they are past the last stable offset, where read_committed shows nothing yet.
         """
+        start, end = max(start, self.start), self.end if end is None else min(end, self.end)
         batches = scan(data)
         settled = self._settling.take(batches, aborted)
         self.note("bytes", int(batches.end))
@@ -128,7 +138,7 @@ class Validating(Checks):
             for each in bad:
                 self._note_damage(each.base_offset, each.why)
             sizes = np.diff(columns.first_row)
-            inside = (columns.offset >= self.start) & (columns.offset < self.end)
+            inside = (columns.offset >= start) & (columns.offset < end)
             chosen = np.flatnonzero(np.repeat(shown[first:stop], sizes) & inside)
             unseen = np.repeat(hidden[first:stop], sizes) & inside
             self.note("hidden", int(np.count_nonzero(unseen)))
@@ -203,6 +213,12 @@ class Validating(Checks):
             self.damage.append(Unread(offset, why))
 
     # ── what it amounts to ──
+
+    def go_on(self, start: int, end: int) -> None:
+        super().go_on(start, end)
+        # The last chunk reached beyond the last stretch, and is read again from `start` on: what
+        # was aborted there comes with it once more.
+        self._settling = Settling()
 
     def again(self) -> bool:
         """Has the log to be read again from its start, since memory did not do for all keys?"""

@@ -110,3 +110,4 @@ class PartitionFacts(Plain):
     sightings: tuple[Sighting, ...]  # the first ones
     damage: tuple[Unread, ...] = ()
     of_sequence: int = 0  # of the values that went back: numbers of a sequence
+    passed_over: int = 0  # rows of a stream at offsets that an earlier batch has had: not judged

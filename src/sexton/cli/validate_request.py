@@ -64,13 +64,20 @@ class Request:
         **others: Any,
     ) -> Request:
         """From the command's options, by their names."""
+        from sexton.survey.validating_question import OfTheCommand, check_question, local_path
+
         name, number = topic_and_partition(topic)
         rules = Rules(
             rising="rising" if rising else "never-back",
             committed=isolation_level is IsolationLevel.read_committed,
             **{each: others.pop(each) for each in _OF_RULES},
         )
-        _check(rules, rising=rising, table=others["table"])
+        for each in ("table", "checkpoint"):
+            others[each] = None if others[each] is None else local_path(others[each])
+        check_question(
+            rules, OfTheCommand(), table=others["table"], table_value=others["table_value"],
+            checkpoint=others["checkpoint"], until=others["until"] is not None,
+        )  # fmt: skip
         return cls(
             name,
             () if number is None else (number,),
@@ -83,27 +90,11 @@ class Request:
         )
 
     def __post_init__(self) -> None:
-        self._check_table()
         if self.follow and self.checkpoint is None:
             hint = "name a directory; --checkpoint keeps what is known there"
             raise ConfigError("--follow", "needs --checkpoint", hint)
         milliseconds(self.every, "--every")
         must_be_writable(self.html, self.parquet, self.write_baseline)
-
-    def _check_table(self) -> None:
-        if self.table_value is not None and self.rules.value is None:
-            hint = "such as --value json:balance --table-value balance"
-            raise ConfigError("--table-value", "needs --value to be compared with", hint)
-        if self.table is None:
-            return
-        if not self.table.exists():
-            raise ConfigError(str(self.table), "there is no such table")
-        if "," in self.rules.key:
-            hint = "one EXPR, for the column that --table-key names"
-            raise ConfigError("--key", "of several parts does not go with --table", hint)
-        if self.checkpoint is not None:
-            hint = "compare the table in a run of its own"
-            raise ConfigError("--table", "does not go with --checkpoint", hint)
 
     def asked(self) -> Asked:
         from sexton.audit.checks import MOST_KEYS
@@ -116,27 +107,3 @@ class Request:
             until_ms=None if self.until is None else moment_ms(self.until, "--until"),
             most_keys=self.most_keys or MOST_KEYS, max_bytes_per_s=self.max_bytes_per_s,
         )  # fmt: skip
-
-
-def _check(rules: Rules, *, rising: bool, table: Path | None) -> None:
-    """Is there anything that has to hold, and can it be understood?"""
-    from sexton.audit.expressions import number, parts
-
-    if rising and rules.value is None:
-        raise ConfigError("--rising", "says how --value has to be", "name it: --value json:n")
-    asked = (rules.value, rules.sequence, rules.id, table)
-    if not any(each is not None for each in asked) and not rules.compare_isolation:
-        hint = "such as --value json:count, --id json:id, --sequence int, --table PATH"
-        raise ConfigError("sexton validate", "does not know what has to hold", hint)
-    for option, expression in (("--value", rules.value), ("--sequence", rules.sequence)):
-        if expression is not None:
-            number(expression, option)
-    for option, expression in (
-        ("--id", rules.id), ("--key", rules.key), ("--content", rules.content),
-        ("--source-id", rules.source_id),
-    ):  # fmt: skip
-        if expression is not None:
-            parts(expression, option)
-    if rules.source is not None and rules.id is None:
-        hint = "such as --id json:order_id, in both topics"
-        raise ConfigError("--source", "needs --id, by which records are recognized", hint)

@@ -16,6 +16,7 @@ from sexton.report.validation_page import (
     ValidationPage,
     finding_of,
     in_reading_order,
+    left_out,
     verdict_sentence,
 )
 from sexton.report.validation_text import (
@@ -70,15 +71,7 @@ def page_of(validation: Validation, request: Request) -> ValidationPage:
         limits.append(f"Only records since {request.since} were read.")
     if request.until is not None:
         limits.append(f"Only records before {request.until} were read.")
-    skipped = sum(each.unreadable for each in validation.partitions)
-    if skipped:
-        limits.append(
-            f"{skipped:,} records in which an expression found nothing were left out, the first"
-            f" at {_first_unreadable(validation)}."
-        )
-    keyless = sum(each.without_key for each in validation.partitions)
-    if keyless:
-        limits.append(f"{keyless:,} records without a key were left out of what holds per key.")
+    limits += left_out(validation.partitions)
     return ValidationPage(
         version=__version__,
         cluster_id=validation.cluster_id,
@@ -98,13 +91,6 @@ def page_of(validation: Validation, request: Request) -> ValidationPage:
         table=str(request.table) if request.table else "",
         show_keys=request.show_keys,
     )
-
-
-def _first_unreadable(validation: Validation) -> str:
-    for each in validation.partitions:
-        if each.unreadable:
-            return f"{each.partition}, offset {each.first_unreadable}"
-    return "-"
 
 
 def _options(request: Request) -> dict[str, str]:

@@ -230,10 +230,16 @@ async def commit_offset(
     async def ask() -> None:
         coordinator = await _coordinator(client, GROUP, group)
         answer = await coordinator.ask(request, _COMMIT[transaction.version])
-        for topic in answer.topics:
-            for result in topic.partitions:
-                if result.error_code:
-                    raise refused(result.error_code, f"an offset of the group {group} for {at}")
+        told = {
+            TopicPartition(topic.name, result.partition_index): result.error_code
+            for topic in answer.topics
+            for result in topic.partitions
+        }
+        if at not in told:
+            why = f"an offset of the group {group} is answered without {at}"
+            raise PeerError(coordinator.peer, why)
+        if told[at]:
+            raise refused(told[at], f"an offset of the group {group} for {at}")
 
     await _until_ready(client, ask, patience)
 

@@ -7,15 +7,17 @@ value), whoever has read it and however it was filtered. What must hold is said 
 rows of a Kafka partition come to one task, sorted by offset, so that the fold is that of a log;
 nothing but the facts leaves the task.
 
-A task of a stream takes up the state that the checkpoint names, and passes over rows that it has
-judged before: a micro-batch that Spark runs again changes nothing.
+A task of a stream takes up the state that the checkpoint names, from memory if this worker has
+written it, and passes over rows that it has judged before: a micro-batch that Spark runs again
+changes nothing. Such rows in a later micro-batch are counted: no two records of a topic have one
+offset, but two topics may have had one name, one after the other.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +47,7 @@ FACTS = "facts string, files string"
 _PLACES = ("topic", "partition", "offset")
 _WHOLE = ("tinyint", "smallint", "int", "bigint", "boolean", "date")
 _TIMES = ("timestamp", "timestamp_ntz")
+MOST_BYTES_REMEMBERED = 256 << 20  # in each of a machine's workers; what is more is read from files
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class FramePlan:
     most_keys: int = MOST_KEYS
     directory: str = ""  # of a stream's state
     kept: Mapping[TopicPartition, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    again: bool = False  # it may be a batch that was judged before, or a part of one
 
 
 # ── columns ──
@@ -131,7 +135,7 @@ def folder(plan: FramePlan) -> Callable[[Iterable[Any]], Iterator[Any]]:
                 if at not in partitions:
                     partitions[at] = FrameFold(at, plan)
                 partitions[at].take(rows)
-        told = [each.told() for each in partitions.values() if each.moved]
+        told = [each.told() for each in partitions.values() if each.moved or each.passed_over]
         facts = pa.array([json.dumps(facts.to_json()) for facts, _files in told], pa.string())
         files = pa.array([json.dumps(files) for _facts, files in told], pa.string())
         yield pa.RecordBatch.from_arrays([facts, files], ["facts", "files"])
@@ -176,23 +180,65 @@ class _Told:
         return -1, -1
 
 
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """What this worker has written last of a partition."""
+
+    question: FramePlan  # without what is kept
+    files: tuple[str, ...]  # each has a name of its own: these hold this state and no other
+    checks: Checks
+
+
+_REMEMBERED: dict[tuple[str, TopicPartition], _Remembered] = {}  # in this process
+
+
+def _state_of(at: TopicPartition, plan: FramePlan, files: tuple[str, ...]) -> Checks:
+    """Taken out of memory: a task that fails halfway leaves nothing behind."""
+    remembered = _REMEMBERED.pop((plan.directory, at), None)
+    if remembered is not None and (remembered.question, remembered.files) == (_bare(plan), files):
+        return remembered.checks
+    checks = Checks(
+        at, plan.rules, start=0, end=0, seed=plan.seed, most_keys=plan.most_keys,
+        may_read_again=False, fractions=plan.fractions,
+    )  # fmt: skip
+    for entries in load_entries(Path(plan.directory), files):
+        checks.remember(entries)
+    return checks
+
+
+def _remember(at: TopicPartition, plan: FramePlan, files: tuple[str, ...], checks: Checks) -> None:
+    checks.touched = {}  # that is in a file now
+    _REMEMBERED[plan.directory, at] = _Remembered(_bare(plan), files, checks)
+    held = sum(each.checks.bytes_held for each in _REMEMBERED.values())
+    for oldest in list(_REMEMBERED):
+        if held <= MOST_BYTES_REMEMBERED:
+            return
+        held -= _REMEMBERED.pop(oldest).checks.bytes_held
+
+
+def _bare(plan: FramePlan) -> FramePlan:
+    return replace(plan, kept={}, again=False)
+
+
 class FrameFold:
     """One Kafka partition of a DataFrame."""
 
     def __init__(self, at: TopicPartition, plan: FramePlan) -> None:
         self._at, self._plan = at, plan
-        self._next, self._files = plan.kept.get(at, (0, ()))
+        self._known, self._files = plan.kept.get(at, (0, ()))
+        self._next = self._known
         self.moved = False
-        self._checks = Checks(
-            at, plan.rules, start=self._next, end=self._next, seed=plan.seed,
-            most_keys=plan.most_keys, may_read_again=False, fractions=plan.fractions,
-        )  # fmt: skip
-        for entries in load_entries(Path(plan.directory), self._files):
-            self._checks.remember(entries)
+        self._checks = _state_of(at, plan, self._files)
         self._checks.go_on(self._next, self._next)
+
+    @property
+    def passed_over(self) -> int:
+        return self._checks.noted["passed_over"]
 
     def take(self, batch: Any) -> None:
         offsets = batch.column("offset").to_numpy()
+        if not self._plan.again:
+            self._checks.note("passed_over", int(np.searchsorted(offsets, self._known)))
         seen = int(np.searchsorted(offsets, self._next))  # judged before
         batch, offsets = batch.slice(seen), np.ascontiguousarray(offsets[seen:])
         if not len(offsets):
@@ -243,11 +289,15 @@ class FrameFold:
         """The facts of what was new, and the files that hold the state now."""
         if not self._plan.directory:
             return self._checks.facts(), []
+        if not self.moved:
+            return self._checks.facts(), list(self._files)
         rewrite = len(self._files) >= MOST_FILES or self._checks.changed_most
         entries = self._checks.everything() if rewrite else self._checks.changes()
         directory = Path(self._plan.directory)
         name = write_entries(directory, self._at, self._checks.start, self._next, entries)
-        return self._checks.facts(), [*(() if rewrite else self._files), name]
+        files = (*(() if rewrite else self._files), name)
+        _remember(self._at, self._plan, files, self._checks)
+        return self._checks.facts(), list(files)
 
 
 def _spans(column: Any) -> Spans:

@@ -16,21 +16,24 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from sexton import __version__
 from sexton.audit.checks import ID, MOST_KEYS, SEQUENCE, VALUE
 from sexton.audit.validation import PartitionFacts, Rules, Sighting
 from sexton.base.errors import ConfigError, SextonError
 from sexton.base.findings import Finding
+from sexton.report.audit_words import moment
 from sexton.report.validation_page import (
     ValidationPage,
     finding_of,
     in_reading_order,
+    left_out,
     verdict_sentence,
 )
 from sexton.spark.hints import explained
@@ -39,6 +42,7 @@ from sexton.spark.validate_runner import SparkSteps, SparkTasks
 from sexton.spark.validate_telling import Telling
 from sexton.survey.validating import Asked, Validation
 from sexton.survey.validating import validate as validate_topic
+from sexton.survey.validating_question import OfPython, check_question, local_path
 from sexton.survey.validating_state import Checkpoint, Kept, added
 from sexton.survey.validating_stream import Following, until_caught_up
 from sexton.survey.validating_table import validate_table
@@ -65,8 +69,8 @@ class Proof:
 
     @property
     def kept(self) -> bool:
-        """Does everything hold, and was everything read?"""
-        return not self.validation.counts and not self.validation.unread
+        """Does everything hold, was everything read, and was there something to read?"""
+        return self.page.standing == "kept"
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -86,7 +90,8 @@ class Proof:
             version=__version__, cluster_id=found.cluster_id, bootstrap=self.bootstrap_servers,
             topic=found.topic, rules=found.rules, partitions=found.partitions,
             sightings=found.sightings, counts=found.counts, started_ms=found.started_ms,
-            finished_ms=found.finished_ms, limits=found.limits, table=self.table,
+            finished_ms=found.finished_ms, table=self.table,
+            limits=(*found.limits, *left_out(found.partitions)),
             incomplete=tuple((str(at), why) for at, why in found.unread),
             show_keys=self.show_keys,
         )  # fmt: skip
@@ -152,8 +157,9 @@ def validate(
     With a session and a topic, expressions are sexton's, and `options` Kafka's client settings.
     With a DataFrame they are Spark's SQL, or columns; it has the columns of Spark's Kafka source.
     `checkpoint` keeps what is known of keys and ids, so that the next call goes on from there; a
-    stream needs one. `on_finding` is told of what a stream finds, after it has been kept; and once
-    more after a restart, if the driver was killed while it told.
+    stream needs one, and a DataFrame that is none has no use for it. `on_finding` is told of what a
+    stream finds, after it has been kept; and once more after a restart, if the driver was killed
+    while it told. What would be left out is refused.
     """
     from pyspark.sql import DataFrame
 
@@ -163,29 +169,57 @@ def validate(
         committed=_committed(isolation_level), compare_isolation=compare_isolation, source=source,
         source_id=source_id, skip_unreadable=skip_unreadable,
     )  # fmt: skip
-    if not any((rules.value, rules.sequence, rules.id, table, compare_isolation)):
-        raise _error("validate", "does not know what has to hold", "give value=, sequence= or id=")
+    place = _local(checkpoint)
     if isinstance(what, DataFrame):
-        _refuse_with_a_frame(source=source, table=table, topic=topic)
+        _refuse(
+            "goes with the name of a topic, not with a DataFrame", topic=topic, source=source,
+            source_id=source_id, compare_isolation=compare_isolation or None, table=table,
+            table_value=table_value, since_ms=since_ms, until_ms=until_ms,
+        )  # fmt: skip
+        if not any((rules.value, rules.sequence, rules.id)):
+            hint = "give value=, sequence= or id="
+            raise _error("validate", "does not know what has to hold", hint)
+        if rising and value is None:
+            raise _error("rising", "says how value has to be", "give value=")
+        if not what.isStreaming:
+            _refuse(_OF_STREAMS, checkpoint=checkpoint, trigger=trigger, on_finding=on_finding)
         expressions = {VALUE: value, SEQUENCE: sequence, ID: id, "key": key, "content": content}
         frame = _Frame(what, rules, expressions, most_keys, show_keys)
-        return frame.start(checkpoint, trigger, on_finding) if what.isStreaming else frame.proof()
+        return frame.start(place, trigger, on_finding) if what.isStreaming else frame.proof()
     if topic is None or bootstrap_servers is None:
         raise _error("validate", "needs topic and bootstrap_servers, or a DataFrame", None)
+    _refuse(_OF_STREAMS, trigger=trigger, on_finding=on_finding)
+    compared = None if table is None else _Table(_local(table), table_key, table_value)
+    with _explained():
+        check_question(
+            rules, OfPython(), table=compared and compared.path, table_value=table_value,
+            checkpoint=place, until=until_ms is not None,
+        )  # fmt: skip
     asked = Asked(
         bootstrap_servers, topic, rules, dict(options or {}), since_ms=since_ms,
         until_ms=until_ms, most_keys=most_keys,
     )  # fmt: skip
-    compared = None if table is None else _Table(Path(table), table_key, table_value)
-    return Proof(
-        _of_topic(what, asked, checkpoint, compared), bootstrap_servers, str(table or ""), show_keys
-    )
+    with _explained():
+        found = _of_topic(what, asked, place, compared)
+    found = replace(found, limits=(*found.limits, *_of_times(since_ms, until_ms)))
+    return Proof(found, bootstrap_servers, str(table or ""), show_keys)
 
 
-def _refuse_with_a_frame(**given: object) -> None:
+def _of_times(since_ms: int | None, until_ms: int | None) -> Iterator[str]:
+    if since_ms is not None:
+        yield f"Only records since {moment(since_ms)} were read."
+    if until_ms is not None:
+        yield f"Only records before {moment(until_ms)} were read."
+
+
+_OF_STREAMS = "goes with a DataFrame that is a stream"
+
+
+def _refuse(why: str, **given: object) -> None:
+    """What is not used is not taken: whoever gave it counts on it."""
     for name, each in given.items():
         if each is not None:
-            raise _error(name, "goes with the name of a topic, not with a DataFrame", None)
+            raise _error(name, why, None)
 
 
 class _Table(NamedTuple):
@@ -195,19 +229,17 @@ class _Table(NamedTuple):
 
 
 def _of_topic(
-    spark: SparkSession, asked: Asked, checkpoint: str | Path | None, table: _Table | None
+    spark: SparkSession, asked: Asked, checkpoint: Path | None, table: _Table | None
 ) -> Validation:
-    try:
-        if checkpoint is not None:
-            following = Following(asked, Path(checkpoint), SparkSteps(lambda: spark))
-            until_caught_up(following, lambda _found: None)
-            return following.validation()
-        tasks = SparkTasks(lambda: spark)
-        if table is not None:
-            return validate_table(asked, tasks, *table)
-        return validate_topic(asked, tasks)
-    except SextonError as error:
-        raise explained(error) from error.__cause__
+    if checkpoint is not None:
+        assert table is None, "that needs the whole topic at once"
+        following = Following(asked, checkpoint, SparkSteps(lambda: spark))
+        until_caught_up(following, lambda _found: None)
+        return following.validation()
+    tasks = SparkTasks(lambda: spark)
+    if table is not None:
+        return validate_table(asked, tasks, *table)
+    return validate_topic(asked, tasks)
 
 
 def _committed(isolation_level: str) -> bool:
@@ -220,6 +252,25 @@ def _committed(isolation_level: str) -> bool:
 def _text(expression: Any) -> Any:
     """What the user wrote, for people."""
     return expression if expression is None or isinstance(expression, str) else str(expression)
+
+
+@overload
+def _local(path: None) -> None: ...
+@overload
+def _local(path: str | Path) -> Path: ...
+
+
+def _local(path: str | Path | None) -> Path | None:
+    with _explained():
+        return None if path is None else local_path(path)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except SextonError as error:
+        raise explained(error) from error.__cause__
 
 
 def _error(subject: str, why: str, hint: str | None) -> SextonError:
@@ -251,11 +302,11 @@ class _Frame:
 
     def proof(self) -> Proof:
         started_ms = _now_ms()
-        facts = [each for each, _files in self._folded(self._df, None)]
+        facts = [each for each, _files in self._folded(self._df)]
         return Proof(_summed(facts, self._rules, (), started_ms), show_keys=self._show_keys)
 
     def _folded(
-        self, df: DataFrame, checkpoint: Checkpoint | None
+        self, df: DataFrame, checkpoint: Checkpoint | None = None, *, again: bool = False
     ) -> list[tuple[PartitionFacts, tuple[str, ...]]]:
         rows, fractions = prepared(df, self._rules, self._asked)
         seed = random.SystemRandom().getrandbits(63) if checkpoint is None else checkpoint.seed
@@ -263,7 +314,7 @@ class _Frame:
         plan = FramePlan(
             self._rules, seed, fractions, self._most_keys,
             "" if checkpoint is None else str(checkpoint.directory.absolute()),
-            {at: (each.next, each.files) for at, each in kept.items()},
+            {at: (each.next, each.files) for at, each in kept.items()}, again,
         )  # fmt: skip
         told = rows.mapInArrow(folder(plan), FACTS).collect()
         return [
@@ -273,14 +324,13 @@ class _Frame:
 
     def start(
         self,
-        directory: str | Path | None,
+        place: Path | None,
         trigger: Mapping[str, Any] | None,
         on_finding: OnFinding | None,
     ) -> StreamingQuery:
-        if directory is None:
+        if place is None:
             hint = "checkpoint=, a directory that every executor reaches"
             raise _error("validate", "a stream needs a checkpoint", hint)
-        place = Path(directory)
         checkpoint = Checkpoint.open(place / "state", "stream", self._rules)
 
         def tell(found: list[Sighting]) -> None:
@@ -290,16 +340,19 @@ class _Frame:
 
         telling = Telling(place, checkpoint, tell if on_finding is not None else None)
 
-        def judge(df: DataFrame, _number: int) -> None:
+        def judge(df: DataFrame, number: int) -> None:
             telling.tell()
             found: list[Sighting] = []
             steps: dict[Any, Kept] = {}
-            for facts, files in self._folded(df, checkpoint):
+            # A later batch has later offsets. One with this number or a lower one is run again.
+            again = checkpoint.batch is None or number <= checkpoint.batch
+            for facts, files in self._folded(df, checkpoint, again=again):
                 before = checkpoint.kept.get(facts.partition)
                 total = added(before.facts if before else None, facts)
                 steps[facts.partition] = Kept(facts.end, files, total)
                 found += facts.sightings
             telling.will_be_kept(found)
+            checkpoint.batch = max(number, -1 if checkpoint.batch is None else checkpoint.batch)
             checkpoint.commit(steps)
             telling.tell()
 
@@ -317,7 +370,7 @@ class _Frame:
 
 def stream_proof(checkpoint: str | Path, *, show_keys: bool = False) -> Proof:
     """What the validation of a stream has found so far, from its checkpoint."""
-    path = Path(checkpoint) / "state"
+    path = _local(checkpoint) / "state"
     found = Checkpoint.look(path)
     facts = [each.facts for each in found.kept.values()]
     validation = _summed(facts, found.rules, tuple(found.limits), _now_ms())
@@ -332,14 +385,23 @@ def _summed(
         for code, count in each.counts.items():
             counts[code] = counts.get(code, 0) + count
     topics = sorted({each.partition.topic for each in facts})
+    unread = tuple((each.partition, _why_passed_over(each)) for each in facts if each.passed_over)
     if rules.id is not None:
         limits = (*limits, "Ids were looked for within each partition, not across partitions.")
     return Validation(
         ", ".join(topics) or "the DataFrame", None, rules,
         tuple(sorted(facts, key=lambda each: each.partition)),
-        tuple(sighting for each in facts for sighting in each.sightings), counts, (), limits,
+        tuple(sighting for each in facts for sighting in each.sightings), counts, unread, limits,
         started_ms, _now_ms(),
     )  # fmt: skip
+
+
+def _why_passed_over(facts: PartitionFacts) -> str:
+    return (
+        f"{facts.passed_over:,} records came at offsets that an earlier batch has had, and were not"
+        " judged: was the topic deleted and made again? Then begin anew with another checkpoint;"
+        " copies can be dropped before"
+    )
 
 
 def _now_ms() -> int:

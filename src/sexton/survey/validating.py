@@ -32,12 +32,13 @@ from sexton.base.errors import (
     no_such_partition,
     no_such_topic,
 )
+from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.configs import topic_configs
 from sexton.client.listing import EARLIEST, LATEST, NOT_FOUND, list_offsets
 from sexton.client.replica import Isolation
-from sexton.client.retrying import Patience
+from sexton.client.retrying import Patience, until_it_works
 from sexton.client.topology import Topology
 from sexton.records.tables import Array
 from sexton.survey.places import settings_of
@@ -48,9 +49,11 @@ from sexton.survey.validating_tasks import (
     CandidateTask,
     Failed,
     Folded,
+    Later,
     Misread,
     Ordered,
     OrderTask,
+    Starts,
     Stretch,
     Task,
     ValidateTask,
@@ -58,6 +61,7 @@ from sexton.survey.validating_tasks import (
 )
 
 _ELECTION = Patience(timeout_ms=15_000)  # longer than a broker's session: by then one is elected
+AT_ONCE = Patience(timeout_ms=0)  # whoever has mistyped an address wants to hear of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +113,37 @@ def results_of(
     runner: TaskRunner,
     watcher: Watcher,
     unread: MutableMapping[TopicPartition, str],
+    starts: Starts,
 ) -> Iterator[tuple[AnyTask, Any]]:
-    """Each task with its result, as they come; what could not be read is noted in `unread`."""
+    """Each task with its result, as they come; what could not be read is noted in `unread`, what
+    had lost its beginning by then in `starts`.
+    """
     if tasks:
         watcher.reads(what, tasks)
     for number, result in runner.run(tasks):
         task = tasks[number]
         watcher.has_read(task)
+        if isinstance(result, Later):
+            for at, start in result.starts.items():
+                starts[at] = max(start, starts.get(at, 0))
+            result = result.found
         if isinstance(result, Misread):
             raise ConfigError(result.subject, result.why, result.hint)
         if isinstance(result, Failed):
             unread[task.stretch.partition] = result.why
         yield task, result
+
+
+def left_of(stretches: Sequence[Stretch], starts: Starts) -> list[Stretch]:
+    """Without what is known to be deleted."""
+    return [each.beginning(starts.get(each.partition, 0)) for each in stretches]
+
+
+def lost_beginnings(starts: Starts) -> list[str]:
+    return [
+        f"{at} was read from offset {start}: what was before it has been deleted meanwhile."
+        for at, start in sorted(starts.items())
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +174,7 @@ class _Run:
         self._sightings: list[Sighting] = []
         self._counts: dict[str, int] = {}
         self._unread: dict[TopicPartition, str] = {}
+        self._starts: Starts = {}
         self._limits: list[str] = []
 
     def run(self) -> Validation:
@@ -167,6 +191,7 @@ class _Run:
             self._second(stretches, overlap)
         if asked.rules.source is not None:
             self._order(stretches, plan.source)
+        self._limits += lost_beginnings(self._starts)
         self._sightings.sort(key=lambda each: (each.partition, each.offset, each.code))
         looked_at = finish(with_evidence(asked.where(), asked.rules, self._sightings))
         return Validation(
@@ -189,31 +214,26 @@ class _Run:
             )
             for each in stretches
         ]
-        for task, result in self._results("reading partitions", tasks):
+        for _task, result in self._results("reading partitions", tasks):
             if isinstance(result, Folded):
-                self._note(task, result.facts)
+                self._note(result.facts)
                 if overlap is not None:
                     overlap.add(_words(result.sketch))
         return overlap
 
-    def _note(self, task: Task, facts: PartitionFacts) -> None:
+    def _note(self, facts: PartitionFacts) -> None:
         self._facts.append(facts)
         self._sightings += facts.sightings
         self._count(facts.counts)
         for damaged in facts.damage:
             self._unread[facts.partition] = f"the batch at offset {damaged.offset}: {damaged.why}"
-        if facts.start > task.stretch.start:
-            self._limits.append(
-                f"{facts.partition} was read from offset {facts.start}: what was before it has"
-                " been deleted meanwhile."
-            )
 
     def _second(self, stretches: Sequence[Stretch], overlap: Overlap) -> None:
         asked = self._asked
         bits = overlap.twice.tobytes()
         tasks = [
             CandidateTask(self._where(stretches), each, asked.rules, self._seed, bits)
-            for each in stretches
+            for each in left_of(stretches, self._starts)
             if each.partition not in self._unread
         ]
         results = self._results("looking for ids in several partitions", tasks)
@@ -227,7 +247,10 @@ class _Run:
     def _order(self, stretches: Sequence[Stretch], source: tuple[Stretch, ...]) -> None:
         asked = self._asked
         where = self._where(stretches)
-        tasks = [OrderTask(where, each, asked.rules, self._seed, source) for each in stretches]
+        tasks = [
+            OrderTask(where, each, asked.rules, self._seed, source)
+            for each in left_of(stretches, self._starts)
+        ]
         unknown = 0
         for _task, result in self._results(f"comparing with {asked.rules.source}", tasks):
             if isinstance(result, Ordered):
@@ -241,7 +264,7 @@ class _Run:
             )
 
     def _results(self, what: str, tasks: Sequence[Task]) -> Iterator[tuple[Task, Any]]:
-        return results_of(tasks, what, self._runner, self._watcher, self._unread)
+        return results_of(tasks, what, self._runner, self._watcher, self._unread, self._starts)
 
     def _where(self, stretches: Sequence[Stretch]) -> Where:
         return self._asked.where(min(self._runner.slots, len(stretches)))
@@ -271,17 +294,23 @@ class Planned:
     unread: Mapping[TopicPartition, str]  # what cannot be read, and why
 
 
-async def planned(asked: Asked, given_up: Container[TopicPartition] = ()) -> Planned:
-    """`given_up` had no leader before: if they have none still, nobody waits for an election."""
+async def planned(
+    asked: Asked,
+    given_up: Container[TopicPartition] = (),
+    begun: Container[TopicPartition] = (),
+    patience: Patience = AT_ONCE,
+) -> Planned:
+    """`given_up` had no leader before: if they have none still, nobody waits for an election.
+
+    For those that were `begun`, `since_ms` says nothing any more. A cluster that nobody reaches is
+    waited for with `patience`.
+    """
     rules = asked.rules
     unread: dict[TopicPartition, str] = {}
     async with asked.where().client() as client:
         names = [asked.topic, *([rules.source] if rules.source else [])]
-        topology = await client.topology(names)
-        unknown = [name for name in names if name not in topology.topics]
-        if unknown:
-            raise no_such_topic(*unknown)
-        stretches = await _stretches(client, topology, asked, unread, given_up)
+        topology = await _topology(client, names, patience)
+        stretches = await _stretches(client, topology, asked, unread, given_up, begun)
         source: tuple[Stretch, ...] = ()
         if rules.source:
             whole = replace(
@@ -290,6 +319,28 @@ async def planned(asked: Asked, given_up: Container[TopicPartition] = ()) -> Pla
             )  # fmt: skip
             source = await _stretches(client, topology, whole, unread)
         return Planned(topology.cluster_id, stretches, source, unread)
+
+
+async def _topology(client: Client, names: Sequence[str], patience: Patience) -> Topology:
+    unknown: list[str] = []
+
+    async def look() -> Topology:
+        try:
+            found = await client.topology(names)
+            unknown[:] = [name for name in names if name not in found.topics]
+            if unknown:
+                raise Refused(KafkaError.UNKNOWN_TOPIC_OR_PARTITION, unknown[0])
+            return found
+        except (PeerError, Refused):
+            client.look_elsewhere()
+            raise
+
+    try:
+        return await until_it_works(look, patience)
+    except Refused as error:
+        if error.error is KafkaError.UNKNOWN_TOPIC_OR_PARTITION:
+            raise no_such_topic(*unknown) from None
+        raise
 
 
 async def cautions(asked: Asked) -> list[str]:
@@ -314,6 +365,7 @@ async def _stretches(
     asked: Asked,
     unread: dict[TopicPartition, str],
     given_up: Container[TopicPartition] = (),
+    begun: Container[TopicPartition] = (),
 ) -> tuple[Stretch, ...]:
     topic = topology.topic(asked.topic)
     missing = [number for number in asked.partitions if number not in topic.partitions]
@@ -337,7 +389,8 @@ async def _stretches(
     if rules.compare_isolation:
         tails = await list_offsets(client, every)
     if asked.since_ms is not None:
-        at_time = await list_offsets(client, dict.fromkeys(chosen, asked.since_ms))
+        wanted = {at: asked.since_ms for at in chosen if at not in begun}
+        at_time = await list_offsets(client, wanted)
         for at, offset in at_time.items():
             starts[at] = max(starts[at], ends[at] if offset == NOT_FOUND else offset)
     if asked.until_ms is not None:
@@ -357,7 +410,8 @@ async def _starts(client: Client, chosen: Sequence[TopicPartition]) -> dict[Topi
     try:
         return await list_offsets(client, wanted, patience=_ELECTION)
     except (PeerError, Refused):
-        topology = await client.topology(sorted({at.topic for at in chosen}))
+        topics = sorted({at.topic for at in chosen})
+        topology = await until_it_works(lambda: client.topology(topics), _ELECTION)
         led = {at: time for at, time in wanted.items() if topology.place(at).leader >= 0}
         return await list_offsets(client, led)
 

@@ -61,6 +61,7 @@ class Checkpoint:
     topic_id: str = ""
     kept: dict[TopicPartition, Kept] = field(default_factory=dict)
     limits: list[str] = field(default_factory=list)
+    batch: int | None = None  # of Spark: the last one that was judged; None: nobody has said
 
     @classmethod
     def open(cls, directory: Path, topic: str, rules: Rules) -> Checkpoint:
@@ -93,6 +94,7 @@ class Checkpoint:
     def _take(self, told: Mapping[str, Any]) -> None:
         self.seed, self.topic_id = int(told["seed"]), str(told["topic_id"])
         self.limits = [str(each) for each in told["limits"]]
+        self.batch = told.get("batch")
         for each in told["partitions"]:
             kept = Kept.from_json(each)
             self.kept[kept.facts.partition] = kept
@@ -108,6 +110,7 @@ class Checkpoint:
             "seed": self.seed,
             "topic_id": self.topic_id,
             "limits": self.limits,
+            "batch": self.batch,
             "partitions": [each.to_json() for _at, each in sorted(self.kept.items())],
         }
         draft = self.directory / f"{COMMITTED}.new"
@@ -212,4 +215,5 @@ def added(before: PartitionFacts | None, more: PartitionFacts) -> PartitionFacts
         sightings=tuple(sightings),
         damage=before.damage + more.damage,
         of_sequence=before.of_sequence + more.of_sequence,
+        passed_over=before.passed_over + more.passed_over,
     )

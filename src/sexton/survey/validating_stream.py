@@ -21,9 +21,10 @@ from sexton.audit.validating import Validating
 from sexton.audit.validation import PartitionFacts, Rules, Sighting
 from sexton.base.errors import ConfigError, SextonError
 from sexton.base.partitions import TopicPartition
+from sexton.client.retrying import PATIENT
 from sexton.survey.runner import side_by_side
 from sexton.survey.survey import finish
-from sexton.survey.validating import Asked, Validation, cautions, planned
+from sexton.survey.validating import AT_ONCE, Asked, Validation, cautions, planned
 from sexton.survey.validating_evidence import with_evidence
 from sexton.survey.validating_state import (
     LEAST_REWRITE,
@@ -150,7 +151,9 @@ class Following:
         *,
         step_offsets: int = STEP_OFFSETS,
     ) -> None:
-        _refuse_what_needs_the_whole(asked)
+        rules = asked.rules
+        whole = rules.compare_isolation or rules.source is not None or asked.until_ms is not None
+        assert not whole, "steps cannot answer what needs the whole topic: `validating_question`"
         self._asked, self._runner, self._step_offsets = asked, runner, step_offsets
         self._checkpoint = Checkpoint.open(checkpoint, asked.topic, asked.rules)
         self._cluster_id: str | None = None
@@ -169,11 +172,15 @@ class Following:
 
     def step(self) -> list[Sighting] | None:
         """Judges what is new; returns what was found in it, None if nothing new could be read."""
-        # `since` says where it begins, and that was long ago.
-        asked = replace(self._asked, since_ms=None) if self._checkpoint.kept else self._asked
-        plan = finish(planned(asked, given_up=self._unread))
+        # `since` says where a partition begins: of those that have begun that was long ago.
+        begun = self._checkpoint.kept
+        patience = AT_ONCE if self._cluster_id is None else PATIENT
+        plan = finish(planned(self._asked, self._unread, begun, patience))
         self._cluster_id, self._unread = plan.cluster_id, dict(plan.unread)
+        limits = len(self._checkpoint.limits)
         tasks = [task for each in plan.stretches if (task := self._task(each)) is not None]
+        if len(self._checkpoint.limits) > limits:
+            self._checkpoint.commit({})  # whatever becomes of the tasks, this stays known
         if not tasks:
             return None
         found: list[Sighting] = []
@@ -205,11 +212,13 @@ class Following:
         kept = checkpoint.kept.get(at)
         start = stretch.start if kept is None else kept.next
         if kept is not None and kept.next < stretch.start:
-            checkpoint.limits.append(
+            self._limit(
                 f"Offsets {kept.next} to {stretch.start - 1} of {at} were deleted before they"
                 " could be read."
             )
             start = stretch.start
+        if kept is not None and kept.next > stretch.end:
+            self._cut(at, stretch.end, kept.next)
         end = min(stretch.end, start + self._step_offsets)
         if start >= end:
             return None
@@ -219,6 +228,23 @@ class Following:
             checkpoint.seed, asked.most_keys, str(checkpoint.directory.absolute()),
             kept.files if kept else (),
         )  # fmt: skip
+
+    def _cut(self, at: TopicPartition, end: int, judged: int) -> None:
+        """Nothing may be judged there before the log has grown again, and then with other records
+        at the same offsets. So it is said now, and in every report from here on.
+        """
+        self._unread[at] = (
+            f"its log ends at offset {end}, and it was judged to {judged}: it was cut, as by an"
+            " unclean election; begin anew with another checkpoint"
+        )
+        self._limit(
+            f"{at} ended at offset {end} when it had been judged to {judged}: what has come there"
+            " in place of records that were cut off was not judged."
+        )
+
+    def _limit(self, sentence: str) -> None:
+        if sentence not in self._checkpoint.limits:
+            self._checkpoint.limits.append(sentence)
 
     def _same_topic(self, stretch: Stretch) -> None:
         told = stretch.topic_id.hex()
@@ -242,18 +268,6 @@ class Following:
             counts, tuple(sorted(unread.items())), tuple(self._checkpoint.limits),
             self._started_ms, int(time.time() * 1000),
         )  # fmt: skip
-
-
-def _refuse_what_needs_the_whole(asked: Asked) -> None:
-    rules = asked.rules
-    for name, given in (
-        ("--compare-isolation", rules.compare_isolation),
-        ("--source", rules.source is not None),
-        ("--until", asked.until_ms is not None),
-    ):
-        if given:
-            why = "needs the whole topic at once, and a checkpoint takes it step by step"
-            raise ConfigError(name, why, "leave out --checkpoint and --follow")
 
 
 def until_caught_up(following: Following, tell: Callable[[list[Sighting]], None]) -> None:

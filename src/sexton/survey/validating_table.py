@@ -40,6 +40,7 @@ from sexton.audit.validation import (
     Sighting,
 )
 from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
 from sexton.records.tables import Array
 from sexton.survey.survey import finish
 from sexton.survey.table_files import TableColumns, rows_of, table_files
@@ -49,12 +50,22 @@ from sexton.survey.validating import (
     TaskRunner,
     Validation,
     Watcher,
+    left_of,
+    lost_beginnings,
     results_of,
     validate,
 )
 from sexton.survey.validating import planned as plan_of
 from sexton.survey.validating_evidence import with_evidence
-from sexton.survey.validating_tasks import Failed, Misread, Stretch, Where, read_rows
+from sexton.survey.validating_tasks import (
+    Failed,
+    Misread,
+    Starts,
+    Stretch,
+    Where,
+    read_rows,
+    what_is_left,
+)
 
 _CODES = {
     "stale": STALE_ROW, "missing": MISSING_ROW, "different": DIFFERENT_ROW, "twice": DIFFERENT_ROW,
@@ -68,16 +79,22 @@ class PartitionSideTask:
     rules: Rules
     value: Expression | None
     seed: int
+    most_keys: int
     buckets: bytes = b""  # empty: digests of all, else entries of these
 
     @property
     def size(self) -> int:
         return self.stretch.size
 
-    async def carry_out(self) -> Sums | Held:
-        side = TopicSide(self.rules.key, self.value, self.seed)
+    async def carry_out(self, starts: Starts) -> Sums | Held:
         async with self.where.client() as client:
-            size = await read_rows(client, self.stretch, self.rules.committed, side.take_rows)
+            return await what_is_left(
+                self.stretch, starts, lambda stretch: self._read(client, stretch)
+            )
+
+    async def _read(self, client: Client, stretch: Stretch) -> Sums | Held:
+        side = TopicSide(self.rules.key, self.value, self.seed, self.most_keys)
+        size = await read_rows(client, stretch, self.rules.committed, side.take_rows)
         if not self.buckets:
             return side.sums(size)
         return side.held(_flags(self.buckets), self.stretch.partition.partition)
@@ -96,7 +113,8 @@ class FileSideTask:
     def size(self) -> int:
         return 1
 
-    async def carry_out(self) -> Sums | Held:
+    async def carry_out(self, starts: Starts) -> Sums | Held:
+        del starts
         return self._read()
 
     def _read(self) -> Sums | Held:
@@ -154,6 +172,7 @@ class _Comparison:
         fraction = self._value is not None and self._value.kind in ("float", "double")
         self._columns = TableColumns(key_column, value_column, fraction)
         self._unread: dict[TopicPartition, str] = {}
+        self._starts: Starts = {}
         self._limits: list[str] = []
 
     def run(self) -> Validation:
@@ -164,15 +183,17 @@ class _Comparison:
         if others or rules.compare_isolation:
             validation = validate(self._asked, self._runner, self._watcher)
         plan = finish(plan_of(self._asked))
-        stretches = plan.stretches
+        stretches: Sequence[Stretch] = plan.stretches
         self._unread.update(plan.unread)
         if validation is None:
             self._watcher.planned(self._asked.topic, len(stretches))
         topic, table = self._sums(stretches)
+        stretches = left_of(stretches, self._starts)
         flags = differing(list(topic.values()), list(table.values()))
         found: list[Difference] = []
         if flags.any() and not self._unread:
             found = self._compared(stretches, flags, topic, table)
+        self._limits += lost_beginnings(self._starts)
         sightings, counts = self._told(found)
         facts = tuple(_facts(each, topic.get(each.partition)) for each in stretches)
         if validation is None:
@@ -236,7 +257,9 @@ class _Comparison:
         where = asked.where(min(self._runner.slots, len(stretches)))
         nothing = Stretch(TopicPartition(asked.topic, -1), 0, 0)
         tasks: list[SideTask] = [
-            PartitionSideTask(where, each, asked.rules, self._value, self._seed, buckets)
+            PartitionSideTask(
+                where, each, asked.rules, self._value, self._seed, asked.most_keys, buckets
+            )
             for each in stretches
         ]
         tasks += [
@@ -248,7 +271,7 @@ class _Comparison:
     def _results(
         self, what: str, tasks: Sequence[SideTask]
     ) -> Iterator[tuple[SideTask, SideResult]]:
-        return results_of(tasks, what, self._runner, self._watcher, self._unread)
+        return results_of(tasks, what, self._runner, self._watcher, self._unread, self._starts)
 
     # ── in words ──
 

@@ -2,16 +2,16 @@
 
 A task is a few words, and so is its result, but for the bits of ids (`audit.across`). It may be run
 twice and does no harm. A leader that goes away is waited for (`client.reading`). Where retention
-deletes what is being read, it begins anew where the log begins now.
+deletes what is being read, it begins anew where the log begins now, and says so (`Later`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from sexton.audit.ordering import OrderFold
 from sexton.audit.settling import Settling
 from sexton.audit.validating import Validating
 from sexton.audit.validation import PartitionFacts, Rules, Sighting
-from sexton.base.errors import ConfigError, SextonError
+from sexton.base.errors import ConfigError, CorruptLog, SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.reading import NO_ID, OffsetsGone, PartitionReader
@@ -36,6 +36,8 @@ from sexton.survey.places import aborted_of
 
 PATIENCE = Patience(timeout_ms=30_000)
 MOST_STARTS = 5  # of one read; a log that is deleted faster than we read it cannot be read
+Starts = dict[TopicPartition, int]  # where partitions were read from that have lost their beginning
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,12 @@ class Stretch:
     def size(self) -> int:
         return max(self.end, self.tail) - self.start
 
+    def beginning(self, start: int) -> Stretch:
+        """What is left of it if the log begins there."""
+        if start <= self.start:
+            return self
+        return replace(self, start=start, end=max(self.end, start))
+
 
 @dataclass(frozen=True, slots=True)
 class ValidateTask:
@@ -79,9 +87,11 @@ class ValidateTask:
     def size(self) -> int:
         return self.stretch.size
 
-    async def carry_out(self) -> Folded:
+    async def carry_out(self, starts: Starts) -> Folded:
         async with self.where.client() as client:
-            return await _validate(client, self)
+            return await what_is_left(
+                self.stretch, starts, lambda stretch: _validate(client, self, stretch)
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +108,11 @@ class CandidateTask:
     def size(self) -> int:
         return self.stretch.size
 
-    async def carry_out(self) -> Candidates:
+    async def carry_out(self, starts: Starts) -> Candidates:
         async with self.where.client() as client:
-            return await _candidates(client, self)
+            return await what_is_left(
+                self.stretch, starts, lambda stretch: _candidates(client, self, stretch)
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +129,9 @@ class OrderTask:
     def size(self) -> int:
         return self.stretch.size + self.source[0].size if self.source else self.stretch.size
 
-    async def carry_out(self) -> Ordered:
+    async def carry_out(self, starts: Starts) -> Ordered:
         async with self.where.client() as client:
-            return await _order(client, self)
+            return await _order(client, self, starts)
 
 
 class Task(Protocol):
@@ -129,7 +141,7 @@ class Task(Protocol):
     def stretch(self) -> Stretch: ...
     @property
     def size(self) -> int: ...
-    async def carry_out(self) -> Any: ...
+    async def carry_out(self, starts: Starts) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +155,14 @@ class Ordered:
     sightings: tuple[Sighting, ...]
     count: int
     unknown: int  # records whose id is not in the source
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """What was found in partitions of which some have lost their beginning meanwhile."""
+
+    found: Any
+    starts: Starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,32 +187,39 @@ def run_task(task: Task) -> Any:
 
 
 async def carry_out(task: Task) -> Any:
-    """What the task makes of it, or Failed, or Misread."""
+    """What the task makes of it, maybe as Later; or Failed, or Misread."""
+    starts: Starts = {}
     try:
-        return await task.carry_out()
+        found = await task.carry_out(starts)
+        return Later(found, starts) if starts else found
     except ConfigError as error:
         return Misread(error.subject, error.why, error.hint)
     except SextonError as error:
         return Failed(f"{error.subject}: {error.why}")
 
 
-# ── a partition against its rules ──
+async def what_is_left(
+    stretch: Stretch, starts: Starts, read: Callable[[Stretch], Awaitable[T]]
+) -> T:
+    """Reads it; anew from where the log begins if retention was faster, as noted in `starts`.
 
-
-async def _validate(client: Client, task: ValidateTask) -> Folded:
-    stretch = task.stretch
+    Whoever reads it once is given nothing twice: what was read before lay before the new start.
+    """
     for _ in range(MOST_STARTS - 1):
         try:
-            return await _validate_from(client, task, stretch)
+            return await read(stretch)
         except OffsetsGone as gone:
             if gone.log_start <= stretch.start:
                 raise
-            end = max(stretch.end, gone.log_start)
-            stretch = replace(stretch, start=gone.log_start, end=end)
-    return await _validate_from(client, task, stretch)
+            stretch = stretch.beginning(gone.log_start)
+            starts[stretch.partition] = stretch.start
+    return await read(stretch)
 
 
-async def _validate_from(client: Client, task: ValidateTask, stretch: Stretch) -> Folded:
+# ── a partition against its rules ──
+
+
+async def _validate(client: Client, task: ValidateTask, stretch: Stretch) -> Folded:
     folded = Validating(
         stretch.partition, task.rules, start=stretch.start, end=max(stretch.end, stretch.tail),
         seed=task.seed, most_keys=task.most_keys,
@@ -210,11 +237,11 @@ async def _validate_from(client: Client, task: ValidateTask, stretch: Stretch) -
 async def read_into(client: Client, stretch: Stretch, rules: Rules, folded: Validating) -> None:
     """One reading of a stretch."""
     async for chunk in chunks(client, stretch, committed=_decides(rules)):
-        folded.take(chunk.data, list(aborted_of(chunk)))
+        folded.take(chunk.data, list(aborted_of(chunk)), end=stretch.end)
     if stretch.tail > stretch.end:
         beyond = replace(stretch, start=max(stretch.start, stretch.end), end=stretch.tail)
         async for chunk in chunks(client, beyond, committed=False):
-            folded.take(chunk.data, (), undecided=True)
+            folded.take(chunk.data, (), start=beyond.start, undecided=True)
 
 
 def _decides(rules: Rules) -> bool:
@@ -235,16 +262,22 @@ async def chunks(client: Client, stretch: Stretch, *, committed: bool) -> AsyncI
 # ── rows alone ──
 
 
-async def _candidates(client: Client, task: CandidateTask) -> Candidates:
+async def _candidates(client: Client, task: CandidateTask, stretch: Stretch) -> Candidates:
     sketch = np.frombuffer(task.bits, np.uint64)
-    found = CandidateFold(task.stretch.partition, task.rules, sketch, task.seed)
-    await read_rows(client, task.stretch, task.rules.committed, found.take_rows)
+    found = CandidateFold(stretch.partition, task.rules, sketch, task.seed)
+    await read_rows(client, stretch, task.rules.committed, found.take_rows)
     return found.candidates()
 
 
-async def _order(client: Client, task: OrderTask) -> Ordered:
-    order = OrderFold(task.stretch.partition, task.rules, task.seed)
-    await read_rows(client, task.stretch, task.rules.committed, order.take_output)
+async def _order(client: Client, task: OrderTask, starts: Starts) -> Ordered:
+    committed = task.rules.committed
+
+    async def output(stretch: Stretch) -> OrderFold:
+        order = OrderFold(stretch.partition, task.rules, task.seed)
+        await read_rows(client, stretch, committed, order.take_output)
+        return order
+
+    order = await what_is_left(task.stretch, starts, output)
     order.begin_source()
     unknown = order.unknown
     # A key mostly lies in the partition of the same number: then one of them is enough.
@@ -252,7 +285,10 @@ async def _order(client: Client, task: OrderTask) -> Ordered:
     for stretch in sorted(task.source, key=lambda each: each.partition.partition != number):
         if not unknown:
             break
-        await read_rows(client, stretch, task.rules.committed, order.take_source)
+        # Where an id was in the source stays true when it has been deleted there.
+        await what_is_left(
+            stretch, starts, lambda left: read_rows(client, left, committed, order.take_source)
+        )
         unknown = order.unknown
     sightings, count = order.sightings(MOST_SIGHTINGS)
     return Ordered(tuple(sightings), count, unknown)
@@ -261,17 +297,24 @@ async def _order(client: Client, task: OrderTask) -> Ordered:
 async def read_rows(
     client: Client, stretch: Stretch, committed: bool, take: Callable[[Rows], None]
 ) -> int:
-    """The records of a stretch that a consumer is shown; returns the bytes that were read."""
+    """The records of a stretch that a consumer is shown; returns the bytes that were read.
+
+    CorruptLog if a batch is damaged: whoever wants the last record of each key must not miss one.
+    """
     decoder, settling = Decoder(), Settling()
     size = 0
     async for chunk in chunks(client, stretch, committed=committed):
         batches = scan(chunk.data)
+        if batches.fault is not None:
+            raise CorruptLog(str(stretch.partition), batches.fault)
         size += len(chunk.data)
         visible: Array = (field(batches.headers, "attributes") & CONTROL) == 0
         if committed:
             visible &= settling.take(batches, list(aborted_of(chunk))).visible == 1
         first = 0
-        for columns, _bad in decoder.parts(batches, str(stretch.partition)):
+        for columns, bad in decoder.parts(batches, str(stretch.partition)):
+            for each in bad:
+                raise CorruptLog(f"the batch at offset {each.base_offset}", each.why)
             stop = first + len(columns.headers_of_batches)
             inside = (columns.offset >= stretch.start) & (columns.offset < stretch.end)
             shown = np.repeat(visible[first:stop], np.diff(columns.first_row))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
+from sexton.audit import state_table
 from sexton.audit.validating import UnreadableRecord, Validating
 from sexton.audit.validation import PartitionFacts, Rules, Sighting
 from sexton.base.errors import ConfigError
@@ -313,6 +315,65 @@ def test_what_a_stream_keeps_is_enough_to_go_on() -> None:
     forgetful = Validating(PARTITION, rules, start=0, end=END, seed=SEED, may_read_again=False)
     forgetful.take(second, ())
     assert not forgetful.facts().counts
+
+
+def test_a_delete_is_kept_though_the_table_has_grown_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that makes room drops what was forgotten; the next process must hear of it."""
+    monkeypatch.setattr(state_table, "FIRST_SLOTS", 16)
+    rules = Rules(value="int")
+    kept: list[dict[str, Any]] = []
+    gone: list[Item] = [(b"k", None), *((b"new-%d" % number, b"1") for number in range(100))]
+    steps: list[list[Item]] = [[(b"k", b"9")], gone, [(b"k", b"1"), (b"new-7", b"0")]]
+    for items in steps:
+        one = Validating(PARTITION, rules, start=0, end=END, seed=SEED, may_read_again=False)
+        for entries in kept:
+            one.remember(entries)
+        one.go_on(0, END)
+        one.take(log(items), ())
+        kept.append({name: entries.copy() for name, entries in one.changes().items()})
+    assert [(each.key, each.last_value) for each in one.facts().sightings] == [(b"new-7", "1")]
+
+
+def test_keys_that_were_deleted_need_no_memory() -> None:
+    """Ten times as many as there is room for, a few of them alive at a time."""
+    folded = Validating(
+        PARTITION, Rules(value="int"), start=0, end=END, seed=1, most_keys=9_000,
+        may_read_again=False,
+    )  # fmt: skip
+    for first in range(0, 100_000, 5_000):
+        keys = [b"key-%d" % number for number in range(first, first + 5_000)]
+        folded.take(log([*((key, b"1") for key in keys), *((key, None) for key in keys)]), ())
+    table = folded.checks["value"].table
+    assert not len(table.entries) and table.keys < 20_000
+
+
+def test_what_is_alive_still_counts_against_the_limit() -> None:
+    """The control of the one above: half of them stay."""
+    folded = Validating(
+        PARTITION, Rules(value="int"), start=0, end=END, seed=1, most_keys=9_000,
+        may_read_again=False,
+    )  # fmt: skip
+    items: list[Item] = []
+    for number in range(40_000):
+        items += [(b"key-%d" % number, b"1"), (b"key-%d" % (number // 2), None)]
+    with pytest.raises(ConfigError, match="more than 9,000 keys"):
+        folded.take(log(items), ())
+
+
+def test_a_step_does_not_hide_what_the_last_one_has_seen_of_later_transactions() -> None:
+    """Batches are handed on whole: the first step has read of a transaction that is yet to come."""
+    lines = "0 k=1\n1 @7 k=9\n2 @7 commit\n3 @7 k=2\n4 k=5\n5 @7 abort"
+    replica = TextReplica(1, lines.splitlines())
+    batches = replica.batches()
+    folded = Validating(PARTITION, Rules(value="int"), start=0, end=0, seed=SEED)
+    aborted = replica.aborted(0, 5)
+    folded.go_on(0, 1)
+    folded.take(b"".join(batches[:5]), aborted)  # to offset 4, without the marker
+    folded.go_on(1, 6)
+    folded.take(b"".join(batches[1:]), aborted)
+    facts = folded.facts()
+    assert told(facts) == [("state-regression", b"k", "9", "5", 1, 4)]
+    assert (facts.records, facts.hidden) == (2, 1)
 
 
 def test_a_batch_that_cannot_be_read_is_named() -> None:

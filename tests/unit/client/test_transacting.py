@@ -1,0 +1,63 @@
+"""Is an offset part of a transaction? Only if the coordinator has said so."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from sexton.base.errors import PeerError, Refused
+from sexton.base.kafka_errors import KafkaError
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.retrying import Patience
+from sexton.client.transacting import GROUP, IMPLIED, Committed, Transaction, commit_offset
+from sexton.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+AT = TopicPartition("t", 0)
+AT_ONCE = Patience(timeout_ms=0)
+
+
+class Coordinator:
+    """Answers with what it was given, whatever is asked."""
+
+    peer = "broker 1"
+
+    def __init__(self, *told: tuple[str, int, KafkaError]) -> None:
+        self.coordinators = {(GROUP, "g"): 1}
+        self._told = told
+
+    async def broker(self, _node: int) -> Coordinator:
+        return self
+
+    async def ask(self, _request: Any, _versions: Any) -> TxnOffsetCommitResponse:
+        return TxnOffsetCommitResponse(
+            topics=[
+                TxnOffsetCommitResponseTopic(name, [TxnOffsetCommitResponsePartition(number, code)])
+                for name, number, code in self._told
+            ]
+        )
+
+
+def commit(*told: tuple[str, int, KafkaError]) -> None:
+    client = cast("Client", Coordinator(*told))
+    transaction = Transaction("x", 7, 0, IMPLIED)
+    asyncio.run(commit_offset(client, transaction, "g", AT, Committed(5, ""), AT_ONCE))
+
+
+def test_an_offset_is_committed_if_that_is_said() -> None:
+    commit(("t", 0, KafkaError.NONE))
+    with pytest.raises(Refused) as raised:
+        commit(("t", 0, KafkaError.PRODUCER_FENCED))
+    assert raised.value.error is KafkaError.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("told", [(), (("t", 1, KafkaError.NONE),), (("u", 0, KafkaError.NONE),)])
+def test_an_answer_without_the_partition_is_none(told: tuple[Any, ...]) -> None:
+    with pytest.raises(PeerError, match="is answered without t-0"):
+        commit(*told)
