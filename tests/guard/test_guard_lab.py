@@ -12,7 +12,7 @@ from sexton.lab.divergences import LAB
 from tests.conftest import RunSexton
 from tests.interrupted_lab import interrupted
 
-ALWAYS = ("committed-as-aborted", "slow-reassignment")  # and one that people are told
+ALWAYS = ("committed-as-aborted", "slow-reassignment", "stale-disk")  # and one that people are told
 NAMES = [pytest.param(n, marks=[] if n in ALWAYS else [pytest.mark.soak]) for n in LAB]
 
 

@@ -222,7 +222,9 @@ def _pace(place: Place, scenario: Scenario, early: bool) -> Pace:
     usual = place.pace(scenario, early)
     if scenario.finding is None:  # nobody is away
         return usual
-    return slower(usual, clock_is_moved=place.clock_is_moved)
+    pace = slower(usual, clock_is_moved=place.clock_is_moved)
+    # Where it does not help, the witness goes in the end, when the guard has let the topic go.
+    return pace if scenario.guard_helps else replace(pace, most_steps=MOST_STEPS)
 
 
 def slower(pace: Pace, *, clock_is_moved: bool = False) -> Pace:
