@@ -2,11 +2,13 @@
 
 A message's value is `key:number`, numbers rising within each key. A handler writes what it handled
 to an output topic, in the transaction of its round. Whoever reads that topic as committed must see,
-for each key, every number once and in order: that is all there is to ordered retry.
+for each key, every number once and in order; and when all is done, no key is locked any more: that
+is all there is to ordered retry.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -16,6 +18,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from sexton.base.partitions import TopicPartition as Place
+from sexton.client.client import Client
+from sexton.client.listing import EARLIEST, LATEST, list_offsets
+from sexton.client.retry_reading import read_to
 from sexton.retry import Backoff, Message, OrderedRetry
 from sexton.testing.waiting import until
 
@@ -109,6 +115,26 @@ def disorder(values: Iterable[bytes]) -> list[str]:
             at = next(i for i in range(1, len(numbers)) if numbers[i] < numbers[i - 1])
             found.append(f"key {key}: {numbers[at]} after {numbers[at - 1]}")
     return found
+
+
+def live_records(servers: str, topic: str) -> dict[bytes, bytes]:
+    """What compaction would leave of a topic: the last value of each key, tombstones taken out."""
+
+    async def read() -> dict[bytes, bytes | None]:
+        found: dict[bytes, bytes | None] = {}
+        async with Client(servers) as client:
+            partitions = (await client.topology([topic])).topics[topic].partitions
+            places = [Place(topic, number) for number in partitions]
+            starts = await list_offsets(client, dict.fromkeys(places, EARLIEST))
+            ends = await list_offsets(client, dict.fromkeys(places, LATEST))
+            for at in places:
+                # To the high watermark: a transaction that is open there is waited for.
+                async for rows, _ in read_to(client, at, starts[at], ends[at]):
+                    keys = [key or b"" for key in rows.key.to_list()]
+                    found.update(zip(keys, rows.value.to_list(), strict=True))
+        return found
+
+    return {key: value for key, value in asyncio.run(read()).items() if value is not None}
 
 
 # ── handlers ──

@@ -226,3 +226,39 @@ def test_a_round_that_is_cut_short_loses_nothing(servers: str, strategy: str) ->
         outputs.poll(0.5)
     assert disorder(message.value() for message in outputs.messages) == []
     assert len(outputs.messages) == count
+
+
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+def test_a_handler_that_outlasts_the_patience_of_its_group(servers: str, strategy: str) -> None:
+    """A partition is to be given up, its handler does not end, and nobody polls meanwhile: the
+    group goes on without this instance, and nothing that it did counts."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def stuck(message: Message) -> None:
+        inside.set()
+        assert go_on.wait(PATIENCE_S)
+        message.send(OUT, message.value, message.key)
+
+    def handle(message: Message) -> None:
+        message.send(OUT, message.value, message.key)
+
+    options: dict[str, Any] = {
+        "topic": "orders", "group": "g", "bootstrap_servers": servers,
+        "settings": {
+            "partition.assignment.strategy": strategy, "max.poll.interval.ms": "1500",
+            "session.timeout.ms": "1500", "heartbeat.interval.ms": "200",
+        },
+    }  # fmt: skip
+    count = send(servers, "orders", keys=30, numbers=range(5))
+    with committed(servers, OUT) as outputs, OrderedRetry(stuck, **options) as first:
+        assert inside.wait(PATIENCE_S)
+        with OrderedRetry(handle, **options) as second:
+            until(lambda: outputs.poll() >= count, "the other does it all", PATIENCE_S)
+            assert len(second.standings) == 3
+            go_on.set()
+            until(lambda: first.count("starts", why="assigned") > 3, "it is back", PATIENCE_S)
+            count += send(servers, "orders", keys=30, numbers=range(5, 8))
+            outputs.until(count)
+        outputs.poll(0.5)
+    assert disorder(message.value() for message in outputs.messages) == []
+    assert len(outputs.messages) == count

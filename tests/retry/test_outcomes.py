@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from sexton.base.errors import ConfigError
 from sexton.retry import Backoff, Dead, Drop, Message, OrderedRetry, Retry
 from sexton.testing import EmbeddedCluster
 from sexton.testing.waiting import until
@@ -161,6 +163,69 @@ def test_a_poison_pill_is_a_dead_letter_at_once(servers: str) -> None:
         reasons = [_headers(letter)["sexton.dead.reason"] or b"" for letter in letters.messages]
     assert values == [b"{", None]
     assert all(reason.startswith(b"cannot be deserialised: JSONDecode") for reason in reasons)
+
+
+def _customer(message: Any) -> Any:
+    return json.loads(message.value())["customer"]
+
+
+@pytest.mark.parametrize("failing", [False, True], ids=["calm", "while something waits"])
+@pytest.mark.parametrize("options", [{}, {"workers": 3}, {"at_ceiling": "held"}], ids=str)
+def test_a_message_whose_key_cannot_be_told_is_a_dead_letter_at_once(
+    servers: str, options: dict[str, Any], failing: bool
+) -> None:
+    """Nobody knows whom it would hold up, so it holds up nobody, and no order is lost."""
+    works = threading.Event()
+    if not failing:
+        works.set()
+
+    def handle(message: Message) -> None:
+        if not works.is_set():
+            raise ConnectionError("not yet")
+        message.send(OUT, message.value)
+
+    good = [b'{"customer": "%d", "n": %d}' % (n % 2, n) for n in range(6)]
+    producer = Producer({"bootstrap.servers": servers})
+    for value in (*good[:2], b"{", *good[2:4], b'{"customer": 7}', *good[4:]):
+        producer.produce("orders", value, partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    with OrderedRetry(
+        handle, topic="orders", group="g", bootstrap_servers=servers, key=_customer,
+        backoff=Backoff(first_ms=20, most_ms=50), max_attempts=1_000_000, **options,
+    ) as retry, committed(servers, OUT) as outputs:  # fmt: skip
+        until(lambda: retry.count("dead") == 2, "two dead letters", PATIENCE_S)
+        works.set()
+        found = [message.value() for message in outputs.until(6)]
+        held = 2 if options.get("at_ceiling") == "held" else 0
+        until(lambda: sum(s.depth for s in retry.standings) == held, "all done", PATIENCE_S)
+    for customer in (0, 1):
+        assert [each for each in found if each in good[customer::2]] == good[customer::2]
+    with committed(servers, "orders.g.dead") as letters:
+        letters.until(2)
+        told = {each.value(): _headers(each)["sexton.dead.reason"] for each in letters.messages}
+    assert (told[b"{"] or b"").startswith(b"its key cannot be told: JSONDecodeError")
+    assert told[b'{"customer": 7}'] == (
+        b"its key cannot be told: TypeError: bytes, text or None can be a key, not int"
+    )
+
+
+def test_a_handler_that_nobody_awaits_ends_the_instance(servers: str) -> None:
+    async def handle(message: Message) -> None:
+        message.send(OUT, message.value)
+
+    def wrapped(message: Message) -> Any:
+        return handle(message)
+
+    send(servers, "orders", keys=3, numbers=range(2))
+    named: dict[str, Any] = {"topic": "orders", "group": "g", "bootstrap_servers": servers}
+    retry = OrderedRetry(wrapped, **named).start()
+    until(lambda: retry._failed is not None, "it ends", PATIENCE_S)
+    with pytest.raises(ConfigError, match="wrapped: returns something to be awaited") as caught:
+        retry.close()
+    assert caught.value.__notes__ == ["declare it `async def`, and `await` what it calls"]
+    assert retry.count("attempts", outcome="done") == 0
+    with OrderedRetry(handle, **named), committed(servers, OUT) as outputs:
+        outputs.until(6)  # nothing of it was lost
 
 
 # ── held keys, and what an operator does about them ──

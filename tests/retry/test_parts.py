@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
+from collections.abc import AsyncIterator, Callable, Iterator
+from enum import StrEnum
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,13 +17,14 @@ from sexton.machines.retry_records import TaskName
 from sexton.machines.retry_rounds import Outcome
 from sexton.machines.retry_settings import Settings
 from sexton.machines.retry_task import Task
-from sexton.retry import Dead, Drop, Message, Retry
-from sexton.retry.handlers import Calm, Handling, Plan, RoundOfTask
+from sexton.retry import Dead, Drop, Message, OrderedRetry, Retry, ordered_retry
+from sexton.retry.handlers import Calm, Handling, NeverRan, Plan, RoundOfTask
 from sexton.retry.membership import membership
 from sexton.retry.messages import Payload, Place
 from sexton.retry.outcomes import check_errors, failure_of, outcome_of
 from sexton.retry.pacing import MOST_S, STEP_S, Pacing
 from sexton.retry.payloads import OVERHEAD_BYTES, PayloadCache
+from sexton.retry.pool import Pool
 
 PLACE = Place("orders", 0, 7)
 
@@ -117,6 +121,22 @@ def test_the_cache_forgets_the_oldest_when_it_is_full() -> None:
     assert len(cache) == 2
 
 
+def test_the_decorator_takes_what_the_class_takes() -> None:
+    """For mypy as well: it would not let pass what is ignored here if it were no mistake."""
+
+    @ordered_retry(topic="orders", group="g", bootstrap_servers="nowhere:1", workers=3)
+    def handle(message: Message) -> None:
+        del message
+
+    assert isinstance(handle, OrderedRetry)
+    with pytest.raises(TypeError, match="worker"):
+        ordered_retry(topic="orders", group="g", worker=3)(print)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="topic"):
+        ordered_retry(group="g")(print)  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        ordered_retry(topic="orders", group="g", workers="3")(print)  # type: ignore[arg-type]
+
+
 def test_a_message_shows_what_was_polled() -> None:
     message = Message(PLACE, 5, "key", {"a": 1}, Polled(5, b"k", b"v"), attempts=2)
     assert (message.topic, message.partition, message.offset) == ("orders", 0, 5)
@@ -129,8 +149,56 @@ def test_a_message_shows_what_was_polled() -> None:
         ("out", b"text", b"key", 3, (("a", None),), 5),
         ("out", None, None, -1, (), 5),
     ]
-    with pytest.raises(TypeError, match="bytes"):
-        message.send("out", 5)  # type: ignore[arg-type]
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "no text as a topic": ({"topic": 5}, "the name of a topic is text, not int"),
+    "no topic": ({"topic": None}, "the name of a topic is text, not NoneType"),
+    "an empty topic": ({"topic": ""}, "'' cannot be the name of a topic"),
+    "a topic with a zero byte": ({"topic": "a\0b"}, "cannot be the name of a topic"),
+    "a topic that is no text": ({"topic": "\ud800"}, "cannot be the name of a topic"),
+    "a topic as long as a page": ({"topic": "x" * 600}, "cannot be the name of a topic"),
+    "a number": ({"value": 5}, "bytes, text or None can be sent, not int"),
+    "a number as key": ({"key": 5}, "bytes, text or None can be sent, not int"),
+    "a number as a header": ({"headers": [("n", 3)]}, "bytes, text or None can be sent, not int"),
+    "a header without a name": ({"headers": [(None, b"")]}, "the name of a header is text"),
+    "a header of bytes": ({"headers": [(b"n", b"")]}, "the name of a header is text, not bytes"),
+    "a header's name with a zero byte": ({"headers": [("a\0b", b"")]}, "cannot be the name of a h"),
+    "a header's name that is no text": ({"headers": [("\ud800", b"")]}, "surrogates"),
+    "a header's value that is no text": ({"headers": [("n", "\ud800")]}, "surrogates"),
+    "a header of three": ({"headers": [("n", b"", b"")]}, "pairs of a name and a value"),
+    "headers that are none": ({"headers": 5}, "not iterable"),
+    "headers as a dictionary": ({"headers": {"name": b""}}, "pairs of a name and a value"),
+    "text as a partition": ({"partition": "0"}, "a partition is a number, not str"),
+    "no partition": ({"partition": None}, "a partition is a number, not NoneType"),
+    "a partition below none": ({"partition": -2}, "there is no partition -2"),
+    "a partition beyond all": ({"partition": 1 << 31}, "there is no partition 2147483648"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_what_cannot_be_sent_is_the_handlers_mistake(what: str) -> None:
+    """Found out later it would be that of all messages of a round; some would end the process."""
+    given, said = BAD[what]
+    message = Message(PLACE, 5, b"k", b"v", None)
+    with pytest.raises((TypeError, ValueError), match=said):
+        message.send(**({"topic": "out", "value": b"v"} | given))
+    assert message.outputs is None
+
+
+class Topic(StrEnum):
+    OUT = "out"
+
+
+def test_what_can_be_sent_may_have_other_types_than_bytes() -> None:
+    message = Message(PLACE, 5, b"k", b"v", None)
+    given: dict[str, Any] = {"value": bytearray(b"v"), "key": memoryview(b"k")}
+    message.send(Topic.OUT, **given, headers=cast("Any", [["a", "1"]]), partition=True)
+    message.send("out", b"v", headers=iter([("a", None)]))
+    assert message.outputs == [
+        ("out", b"v", b"k", 1, (("a", b"1"),), 5),
+        ("out", b"v", None, -1, (("a", None),), 5),
+    ]
 
 
 def test_calm_ends_at_the_first_failure() -> None:
@@ -141,11 +209,11 @@ def test_calm_ends_at_the_first_failure() -> None:
 
     calm = Calm(PLACE, [Polled(n, b"k", b"%d" % n) for n in range(5)])
     Handling(handle, {}).run_calm(calm, Plan())
-    assert calm.done == 2 and str(calm.failed) == "two" and not calm.is_poison
+    assert calm.done == 2 and str(calm.failed) == "two" and not calm.poison
     assert [output[1] for output in calm.outputs] == [b"0", b"1"]
     poisoned = Calm(PLACE, [Polled(n, b"k", b"%d" % n) for n in range(5)])
     Handling(handle, {}, value_deserializer=_not_one).run_calm(poisoned, Plan())
-    assert poisoned.done == 1 and poisoned.is_poison
+    assert poisoned.done == 1 and poisoned.poison
     cut = Calm(PLACE, [Polled(0, b"k", b"0")])
     plan = Plan(calm=[cut])
     plan.cut = True
@@ -185,6 +253,150 @@ def test_one_worker_goes_by_the_log_and_skips_what_waits() -> None:
 
     Handling(handle, {}).run_in_order(Plan([of]))
     assert ran == [0, 1, 2, 4]
+
+
+# ── handlers that a call does not run ──
+
+
+async def _later(message: object) -> None:
+    raise AssertionError("nobody awaits it")
+
+
+def _one_by_one(message: Message) -> Iterator[None]:
+    message.send("out", b"never")
+    yield
+
+
+async def _awaited_one_by_one(message: Message) -> AsyncIterator[None]:
+    message.send("out", b"never")
+    yield
+
+
+async def _forgets_to_await(message: Message) -> Any:
+    return _later(message)
+
+
+NOT_RUN: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a lambda": (lambda message: _later(message), "async def"),
+    "a generator": (_one_by_one, "generator"),
+    "an async generator": (_awaited_one_by_one, "generator"),
+    "awaited, and one that is not": (_forgets_to_await, "await"),
+}
+WAYS = {"calm": (1, False), "one worker": (1, False), "two": (2, False), "lists": (1, True)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("what", NOT_RUN)
+def test_a_handler_that_a_call_does_not_run_is_no_handler(what: str, way: str) -> None:
+    """Its messages would count as done; nothing would ever have happened to them."""
+    handler, said = NOT_RUN[what]
+    messages = [Polled(n, b"%d" % n, b"v") for n in range(4)]
+    of, calm = _round(messages), Calm(PLACE, messages)
+    workers, batch = WAYS[way]
+    handling = Handling(handler, {}, batch=batch)
+    pool = Pool(handling, workers, 10, "test handler")
+    if way == "calm" and not pool.in_order:
+        way = "one worker"
+    plan = Plan(calm=[calm]) if way == "calm" else Plan([of])
+    with pytest.raises(NeverRan) as caught:
+        pool.run(plan).wait(10.0)
+    pool.close(10.0)
+    assert handler.__qualname__ in caught.value.subject
+    assert said in f"{caught.value.why}: {caught.value.hint}"
+    assert calm.done == 0
+    assert Outcome.DONE not in [item.outcome for item in of.round.work]
+    assert not of.outputs and not calm.outputs
+
+
+def test_what_a_handler_returns_otherwise_is_nobodys_business() -> None:
+    calm = Calm(PLACE, [Polled(n, b"k", b"v") for n in range(3)])
+    Handling(lambda message: message.value, {}).run_calm(calm, Plan())
+    assert calm.done == 3
+
+
+# ── handlers that await what was cancelled ──
+
+
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("itself", [False, True])
+def test_what_somebody_has_cancelled_is_a_failure_of_its_message(batch: bool, itself: bool) -> None:
+    async def handle(given: Any) -> None:
+        messages: list[Message] = given if batch else [given]
+        if messages[0].offset != 0:
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        if itself:
+            task.cancel()
+        else:
+            shared = asyncio.ensure_future(asyncio.sleep(60))
+            shared.cancel()
+            await shared
+        await asyncio.sleep(60)
+
+    of = _round([Polled(n, b"%d" % n, b"v") for n in range(4)])
+    pool = Pool(Handling(handle, {}, batch=batch), 1, 1, "test handler")
+    assert pool.run(Plan([of])).wait(10.0)
+    pool.close(10.0)
+    outcomes = [item.outcome for item in of.round.work]
+    assert outcomes == [Outcome.RETRY, *[Outcome.DONE] * 3]
+    failure = of.round.work[0].failure
+    assert failure is not None and failure.reason == "CancelledError"
+    assert of.round.work[0].attempts == 1
+
+
+def test_so_it_is_where_nothing_is_awaited() -> None:
+    def handle(message: Message) -> None:
+        raise asyncio.CancelledError
+
+    of, calm = _round([Polled(0, b"k", b"v")]), Calm(PLACE, [Polled(0, b"k", b"v")])
+    assert not Handling(handle, {}).run(of, of.round.work[0])
+    Handling(handle, {}).run_calm(calm, Plan())
+    assert isinstance(calm.failed, asyncio.CancelledError)
+
+
+# ── keys that cannot be told ──
+
+
+def _odd(message: Any) -> Any:
+    """Of 1 it cannot be told, of 3 it is none."""
+    if message.offset() == 1:
+        raise KeyError("customer")
+    return 3 if message.offset() == 3 else "k"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_message_whose_key_cannot_be_told_is_poison(workers: int, batch: bool) -> None:
+    ran: list[int] = []
+
+    def handle(given: Any) -> None:
+        ran.extend(message.offset for message in (given if batch else [given]))
+
+    handling = Handling(handle, {}, batch=batch, key_of=_odd)
+    messages = [Polled(n, b"x", b"v") for n in range(5)]
+    keys, unknown = handling.keys_of(messages)
+    assert keys == [b"k", None, b"k", None, b"k"] and list(unknown) == [1, 3]
+    task = Task(TaskName("orders", 0), Settings(), Random(1), 0, 1, Pending())
+    of = RoundOfTask(task.begin(0, range(5), keys), PLACE, messages, {})
+    handling.note_unknown(of, unknown)
+    pool = Pool(handling, workers, 10, "test handler")
+    assert pool.run(Plan([of])).wait(10.0)
+    pool.close(10.0)
+    assert sorted(ran) == [0, 2, 4]
+    commit = task.finish(of.round, 0)
+    assert [(item.id, item.failure and item.failure.reason) for item in commit.dead] == [
+        (1, "its key cannot be told: KeyError: 'customer'"),
+        (3, "its key cannot be told: TypeError: bytes, text or None can be a key, not int"),
+    ]
+    assert not commit.redirected
+
+
+def test_it_ends_the_calm_as_well() -> None:
+    calm = Calm(PLACE, [Polled(n, b"x", b"v") for n in range(5)])
+    Handling(lambda message: message.value, {}, key_of=_odd).run_calm(calm, Plan())
+    assert calm.done == 1 and isinstance(calm.failed, KeyError)
+    assert calm.poison == "its key cannot be told"
 
 
 def test_a_transaction_that_came_too_soon_makes_the_next_one_wait_a_moment() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
-from sexton.machines.retry_records import LockRecord, RetryRecord, TaskName
+from sexton.machines.retry_records import LockRecord, RetryRecord, TaskName, Watermark
 from sexton.retry import Message, OrderedRetry
 from sexton.testing import EmbeddedCluster
 from sexton.testing.waiting import until
@@ -28,20 +28,28 @@ def servers(kafka: EmbeddedCluster) -> str:
     return kafka.bootstrap_servers
 
 
-def _start(servers: str) -> OrderedRetry:
+def _start(servers: str, **more: Any) -> OrderedRetry:
     def handle(message: Message) -> None:
         message.send(OUT, message.value, message.key)
 
     return OrderedRetry(
-        handle, topic="orders", group="g", bootstrap_servers=servers, commands_every_s=0.05
+        handle, topic="orders", group="g", bootstrap_servers=servers, commands_every_s=0.05, **more
     )
 
 
-def _plant(servers: str, message: int, *, with_record: bool, key: bytes = b"0") -> None:
+def _plant(
+    servers: str,
+    message: int,
+    *,
+    with_record: bool,
+    with_lock: bool = True,
+    key: bytes = b"0",
+) -> None:
     """As if a tombstone had been lost, on a Kafka whose replicas clean as they like."""
     producer = Producer({"bootstrap.servers": servers})
     lock = LockRecord(dead=False, attempts=1, not_before_ms=0, since_ms=1, key=key)
-    producer.produce("orders.g.locks", lock.encode(), NAME.id_of(message), 0)
+    if with_lock:
+        producer.produce("orders.g.locks", lock.encode(), NAME.id_of(message), 0)
     if with_record:
         value, headers = RetryRecord(key, key, b"0:%d" % message, (), 1).encode()
         told: Any = headers
@@ -98,3 +106,43 @@ def test_an_operator_has_a_running_instance_look_again(servers: str, run_sexton:
             "nothing is stale",
             PATIENCE_S,
         )
+
+
+def _commit(servers: str, position: int, w: int) -> None:
+    """What an instance would have committed if all from W on still waited."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "g"})
+    told = Watermark(w, 1).encode()
+    consumer.commit(
+        offsets=[TopicPartition("orders", 0, position, metadata=told)], asynchronous=False
+    )
+    consumer.close()
+
+
+def test_without_transactions_a_message_whose_lock_is_gone_still_waits(servers: str) -> None:
+    """A predecessor that was paused wakes up and writes retry records whose locks, which nobody
+    could explain, its successor has released: they are pending, in order, under their keys."""
+    _commit(servers, position=10, w=7)
+    _plant(servers, 7, with_record=True, key=b"0")
+    _plant(servers, 8, with_record=True, with_lock=False, key=b"0")
+    _plant(servers, 9, with_record=True, with_lock=False, key=b"other")
+    _plant(servers, 10, with_record=True, with_lock=False, key=b"0")  # main is read again
+    send(servers, "orders", keys=1, numbers=range(10, 12))
+    with (
+        _start(servers, mode="compensating") as retry,
+        committed(servers, OUT) as outputs,
+    ):
+        retry.wait_until_ready(PATIENCE_S)
+        found = [message.value() for message in outputs.until(10 + 5)]
+        until_drained(retry)
+        assert retry.count("reports", code="adopted") == 3
+    again = [value for value in found[10:] if value != b"0:9"]  # of another key: any time
+    assert again == [b"0:7", b"0:8", b"0:10", b"0:11"]
+
+
+def test_with_transactions_it_is_left_to_an_operator(servers: str) -> None:
+    """The negative control: it may have been settled, and its tombstone lost."""
+    _commit(servers, position=10, w=7)
+    _plant(servers, 8, with_record=True, with_lock=False)
+    with _start(servers) as retry:
+        until(lambda: retry.count("reports", code="orphan") == 1, "it is told of", PATIENCE_S)
+        until_drained(retry)

@@ -83,6 +83,33 @@ def test_a_refused_output_is_the_failure_of_its_message(servers: str, why: str) 
     assert (headers["sexton.dead.reason"] or b"").startswith(reason.encode())
 
 
+MISTAKES: dict[str, dict[str, Any]] = {
+    "a header that is a number": {"headers": [("n", 3)]},
+    "a header without a name": {"headers": [("\ud800", b"")]},
+    "a topic that is a number": {"topic": 3},
+    "a partition beyond all": {"partition": 1 << 31},
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_an_output_that_cannot_even_be_sent_is_too(servers: str, what: str) -> None:
+    """It would end the instance, and the next one that is given this partition."""
+
+    def handle(message: Message) -> None:
+        if message.value == b"1:2":
+            message.send(**({"topic": OUT, "value": b"x"} | MISTAKES[what]))
+        message.send(OUT, message.value, message.key)
+
+    send(servers, "orders", KEYS, range(NUMBERS))
+    with instance(servers, handle) as retry, committed(servers, OUT) as outputs:
+        found = [message.value() for message in outputs.until(MANY - 1)]
+        until_drained(retry)
+    assert disorder(found) == [] and b"1:2" not in found
+    with committed(servers, "orders.g.dead") as letters:
+        (letter,) = letters.until(1)
+    assert letter.value() == b"1:2"
+
+
 def test_without_transactions_a_missing_topic_is_a_dead_letter_as_well(servers: str) -> None:
     send(servers, "orders", KEYS, range(NUMBERS))
     handler = writes("nowhere", b"x")

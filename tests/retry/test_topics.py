@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from sexton.base.errors import ConfigError, Refused
 from sexton.client.admin import create_topic
 from sexton.client.client import Client
 from sexton.client.retrying import Patience
+from sexton.machines.retry_settings import HEADROOM_BYTES
 from sexton.retry import Message, OrderedRetry
 from sexton.retry.topics import Names, check, prepare
 from sexton.testing import EmbeddedCluster
 from sexton.testing.waiting import until
-from tests.retry.harness import PATIENCE_S, send
+from tests.retry.harness import AT_ONCE, PATIENCE_S, send
 
 COMPACTED = {"cleanup.policy": "compact"}
 NAMES = Names.of("orders", "g")
@@ -65,6 +68,34 @@ def test_topics_are_made_as_they_have_to_be(kafka_cluster: EmbeddedCluster) -> N
             assert state is not None and len(state.replicas) == 3
 
 
+def test_a_main_topic_without_a_limit_is_no_trouble(kafka: EmbeddedCluster) -> None:
+    """No topic can have a higher one, and librdkafka not even as high a one."""
+    kafka.create_topic("orders", 1, {"max.message.bytes": 2**31 - 1})
+    with _start(kafka) as retry:
+        retry.wait_until_ready(PATIENCE_S)
+    assert _configs(kafka, "orders.g.retry")["max.message.bytes"] == str(2**31 - 1)
+    with _start(kafka) as retry:  # what we have made is good enough for us
+        retry.wait_until_ready(PATIENCE_S)
+
+
+def test_a_message_as_large_as_the_main_topic_takes_can_wait_and_die(
+    kafka: EmbeddedCluster,
+) -> None:
+    def fail(message: Message) -> None:
+        raise ValueError("x" * 100_000)
+
+    kafka.create_topic("orders", 1, {"max.message.bytes": 100_000})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer.produce("orders", Random(1).randbytes(99_900), b"k")
+    assert producer.flush(PATIENCE_S) == 0
+    with OrderedRetry(
+        fail, topic="orders", group="g", bootstrap_servers=kafka.bootstrap_servers,
+        backoff=AT_ONCE, max_attempts=2,
+    ) as retry:  # fmt: skip
+        until(lambda: retry.count("dead") == 1, "a dead letter", PATIENCE_S)
+        assert retry.count("commits", ended="aborted") == 0
+
+
 @pytest.mark.parametrize(
     ("prepare", "subject", "said"),
     [
@@ -93,9 +124,36 @@ def test_topics_are_made_as_they_have_to_be(kafka_cluster: EmbeddedCluster) -> N
             "partitions",
             "main has 3",
         ),
+        (
+            lambda kafka: (
+                kafka.create_topic("orders", 1),
+                kafka.create_topic("orders.g.dead", 1, COMPACTED),
+            ),
+            "orders.g.dead",
+            "none that has no key",
+        ),
+        (
+            lambda kafka: (
+                kafka.create_topic("orders", 1, {"max.message.bytes": 5_000_000}),
+                kafka.create_topic("orders.g.retry", 1, COMPACTED),
+            ),
+            "orders.g.retry",
+            f"max.message.bytes=1048588, and messages of up to {5_000_000 + HEADROOM_BYTES} bytes",
+        ),
+        (
+            lambda kafka: (
+                kafka.create_topic("orders", 1),
+                kafka.create_topic("orders.g.dead", 1),  # as large as main: no room for headers
+            ),
+            "orders.g.dead",
+            f"max.message.bytes=1048588, and messages of up to {1_048_588 + HEADROOM_BYTES} bytes",
+        ),
     ],
-    ids=["no main topic", "locks not compacted", "retries deleted by age", "main has grown"],
-)
+    ids=[
+        "no main topic", "locks not compacted", "retries deleted by age", "main has grown",
+        "dead letters compacted", "retries too small", "dead letters too small",
+    ],
+)  # fmt: skip
 def test_topics_that_would_lose_messages_are_refused(
     kafka: EmbeddedCluster, prepare: Callable[[EmbeddedCluster], Any], subject: str, said: str
 ) -> None:
@@ -136,8 +194,8 @@ def test_replicas_are_counted_when_an_instance_begins_and_not_again(
 def test_a_topic_that_was_just_made_is_waited_for(kafka: EmbeddedCluster) -> None:
     """A broker may be the last to hear of it. One that does not come is told of, in the end."""
     kafka.create_topic("orders", 1)
-    for topic in ("orders.g.retry", "orders.g.dead"):
-        kafka.create_topic(topic, 1, COMPACTED)
+    kafka.create_topic("orders.g.retry", 1, COMPACTED)
+    kafka.create_topic("orders.g.dead", 1)
 
     async def look() -> None:
         async with Client(kafka.bootstrap_servers) as client:
@@ -156,22 +214,50 @@ def test_topics_are_not_made_against_ones_will(kafka: EmbeddedCluster) -> None:
     assert error.subject == "orders.g.retry, orders.g.locks, orders.g.dead"
 
 
-def test_a_main_topic_that_grows_stops_its_instances(kafka: EmbeddedCluster) -> None:
-    """Keys move with the number of partitions: what waits on the old one would be overtaken."""
+QUICK = {"topic.metadata.refresh.interval.ms": "200", "metadata.max.age.ms": "500"}
+
+
+def _grow(kafka: EmbeddedCluster, *topics: str) -> None:
     from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
-    kafka.create_topic("orders", 2)
-    quick = {"topic.metadata.refresh.interval.ms": "200", "metadata.max.age.ms": "500"}
-    retry = _start(kafka, settings=quick).start()
-    retry.wait_until_ready(PATIENCE_S)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_partitions([NewPartitions("orders", 3)])["orders"].result(30)
-    send(kafka.bootstrap_servers, "orders", keys=20, numbers=range(2))
+    for topic in topics:
+        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"settings": QUICK, "commands_every_s": 3_600.0}, {"commands_every_s": 0.1}],
+    ids=["by the group", "by a look of its own"],
+)
+def test_a_main_topic_that_grows_stops_its_instances(
+    kafka: EmbeddedCluster, options: dict[str, Any]
+) -> None:
+    """Keys move with the number of partitions: what waits on the old one would be overtaken.
+
+    librdkafka looks every five minutes; in the meantime a key may have moved between two partitions
+    that there were before, and nobody would notice.
+    """
+    kafka.create_topic("orders", 2)
+    retry = _start(kafka, **options).start()
+    retry.wait_until_ready(PATIENCE_S)
+    _grow(kafka, "orders")
     until(lambda: retry._failed is not None, "it notices", PATIENCE_S)
     with pytest.raises(ConfigError) as caught:
         retry.close()
     assert "main has 3, retry 2 and locks 2" in caught.value.why
     assert "settle" in (caught.value.hint or "")
+
+
+def test_so_do_all_topics_together(kafka: EmbeddedCluster) -> None:
+    """One after the other, the main topic last."""
+    kafka.create_topic("orders", 2)
+    retry = _start(kafka, commands_every_s=0.1).start()
+    retry.wait_until_ready(PATIENCE_S)
+    _grow(kafka, "orders.g.dead", "orders.g.locks", "orders.g.retry", "orders")
+    until(lambda: retry._failed is not None, "it notices", PATIENCE_S)
+    with pytest.raises(ConfigError, match="had 2 partitions and has 3"):
+        retry.close()
 
 
 def test_names_can_be_chosen() -> None:
@@ -197,7 +283,6 @@ def test_settings_that_are_ours_are_refused() -> None:
 
 def test_topics_that_grew_together_while_something_waited(kafka: EmbeddedCluster) -> None:
     """All three have three partitions now, and a key may have moved while it was locked."""
-    from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
     def fail(message: Message) -> None:
         raise ValueError(message.id)
@@ -209,9 +294,7 @@ def test_topics_that_grew_together_while_something_waited(kafka: EmbeddedCluster
     }  # fmt: skip
     with OrderedRetry(fail, **named) as retry:
         until(lambda: sum(s.depth for s in retry.standings) == 8, "all wait", PATIENCE_S)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for topic in ("orders", "orders.g.retry", "orders.g.locks", "orders.g.dead"):
-        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    _grow(kafka, "orders", "orders.g.retry", "orders.g.locks", "orders.g.dead")
     error = _refused(kafka)
     assert "there were 2 and are 3" in error.why and error.hint
     with _start(kafka, accept_growth=True) as retry:

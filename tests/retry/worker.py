@@ -41,6 +41,7 @@ def main() -> None:
         settings={
             "session.timeout.ms": str(asked.session_timeout_ms),
             "heartbeat.interval.ms": str(asked.session_timeout_ms // 10),
+            "max.poll.interval.ms": str(asked.max_poll_interval_ms),
         },
     )
     threading.Thread(target=_say_ready, args=(retry,), daemon=True).start()
@@ -55,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--instance")
     parser.add_argument("--mode", default="transactional")
     parser.add_argument("--session-timeout-ms", type=int, default=6_000)
+    parser.add_argument("--max-poll-interval-ms", type=int, default=300_000)
     parser.add_argument("--transaction-timeout-ms", type=int, default=5_000)
     return parser
 

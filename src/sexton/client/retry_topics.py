@@ -11,14 +11,17 @@ size would delete messages that still wait, so both working topics are compacted
 they roll and clean early, so that they stay as small as what is held. A topic that is not as it has
 to be is an error with the command that mends it: we do not change what somebody else has made.
 
-How many replicas there are is looked at once, when a service or a query begins: while replicas are
-moved Kafka shows the old and the new ones, and nobody that runs is to end because of that.
+How many replicas there are and how large messages may be is looked at once, when a service or a
+query begins: while replicas are moved Kafka shows the old and the new ones, somebody may raise the
+main topic's limit first and the others' next, and nobody that runs is to end because of that.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sexton.base.errors import ConfigError, Refused
 from sexton.base.kafka_errors import KafkaError
@@ -32,6 +35,7 @@ from sexton.machines.retry_settings import DEAD, HEADROOM_BYTES, WORKING, check_
 _POLICY, _MOST_BYTES, _IN_SYNC = "cleanup.policy", "max.message.bytes", "min.insync.replicas"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ASKED = (_POLICY, _MOST_BYTES, _IN_SYNC)
+_HIGHEST = 2**31 - 1  # that max.message.bytes can be
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,17 @@ class Shape:
     replication: int
     most_bytes: int  # of a record batch
 
+    @property
+    def kept_bytes(self) -> int:
+        """So much the largest message may take in the retry and the dead letter topic."""
+        return min(self.most_bytes + HEADROOM_BYTES, _HIGHEST)
+
+
+class _Seen(NamedTuple):
+    shape: Shape
+    topics: Mapping[str, Topic]
+    configs: Mapping[str, Values]
+
 
 async def prepare(
     client: Client,
@@ -95,15 +110,20 @@ async def prepare(
         raise ConfigError(", ".join(missing), "not there", "create them, or allow create_topics")
     for name in missing:
         await _create(client, names, name, shape, options, replication)
-    checked = await check(client, names, patience)
-    found = await _all_of(client, names, patience)
+    seen = await _checked(client, names, patience)
     for name in names.beside:
-        _check_replication(found[name], replication or checked.replication)
-    return checked
+        _check_replication(seen.topics[name], replication or seen.shape.replication)
+    for name in (names.retry, names.dead):
+        _check_size(name, seen.configs[name], seen.shape)
+    return seen.shape
 
 
 async def check(client: Client, names: Names, patience: Patience = PATIENT) -> Shape:
     """ConfigError if the topics are not what ordered retry can work with, Refused without them."""
+    return (await _checked(client, names, patience)).shape
+
+
+async def _checked(client: Client, names: Names, patience: Patience) -> _Seen:
     found = await _all_of(client, names, patience)
     main = found[names.main]
     configs = await topic_configs(client, [names.main, *names.beside], _ASKED)
@@ -118,7 +138,8 @@ async def check(client: Client, names: Names, patience: Patience = PATIENT) -> S
         raise ConfigError(names.dead, why, f"give it {shape.partitions}: kafka-topics.sh --alter")
     for name in (names.retry, names.locks):
         _check_policy(name, configs[name])
-    return shape
+    _check_dead_policy(names.dead, configs[names.dead])
+    return _Seen(shape, found, configs)
 
 
 async def _all_of(client: Client, names: Names, patience: Patience) -> dict[str, Topic]:
@@ -153,6 +174,34 @@ def _check_policy(name: str, configs: Values) -> None:
     raise ConfigError(name, why, hint)
 
 
+def _check_dead_policy(name: str, configs: Values) -> None:
+    policy = configs.get(_POLICY) or ""
+    if "compact" not in policy:
+        return
+    why = (
+        f"has cleanup.policy={policy}: it would keep the last letter of each key only, and take "
+        "none that has no key"
+    )
+    hint = f"kafka-configs.sh --alter --topic {name} --add-config cleanup.policy=delete"
+    raise ConfigError(name, why, hint)
+
+
+def _check_size(name: str, configs: Values, shape: Shape) -> None:
+    """A message that does not fit could neither wait nor die: its partition would stand still."""
+    takes = int(configs.get(_MOST_BYTES) or shape.kept_bytes)  # who may not see it may still write
+    if takes >= shape.kept_bytes:
+        return
+    why = (
+        f"has max.message.bytes={takes}, and messages of up to {shape.kept_bytes} bytes have to "
+        f"fit: the main topic takes {shape.most_bytes}, and headers of ours come on top"
+    )
+    hint = (
+        f"kafka-configs.sh --alter --topic {name} --add-config "
+        f"max.message.bytes={shape.kept_bytes}; or lower that of the main topic"
+    )
+    raise ConfigError(name, why, hint)
+
+
 def _check_replication(topic: Topic, wanted: int) -> None:
     has = _replication(topic)
     if has < wanted:
@@ -176,7 +225,7 @@ async def _create(
     replicas = replication or shape.replication
     configs = {
         _IN_SYNC: str(min(replicas, max(int(main.get(_IN_SYNC) or 1), 2))),
-        _MOST_BYTES: str(shape.most_bytes + HEADROOM_BYTES),
+        _MOST_BYTES: str(shape.kept_bytes),
     }
     if name == names.dead:
         configs |= DEAD

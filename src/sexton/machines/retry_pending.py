@@ -9,8 +9,9 @@ The smallest id of a key is its head; only the head may run, and only when its t
 
 Two heaps answer what a look at every key would: when the next head is due, and which id is the
 smallest of all (W). Entries of either are not removed when they are overtaken but skipped when they
-come up, so each step costs next to nothing. A message without a key blocks nobody: it is filed
-under its own id.
+come up, so each step costs next to nothing. An id that waits for ever would keep those of all later
+ones: when most of them are over, that heap is made anew. A message without a key blocks nobody: it
+is filed under its own id.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.retry_records import lock_line
 
 LaneKey = bytes | int  # the business key; of a message without one, its id
+SPARE = 1_000  # ids that are over; so many and as many again as wait are kept at the most
 UNKNOWN = -1  # retry-p offset: written, but not read back yet
 
 
@@ -123,6 +125,8 @@ class Pending:
                 ids.sort()  # a message that was read again
             heappush(self.ids, message)
         self.held[message] = held
+        if len(self.ids) > 2 * len(self.held) + SPARE:
+            self.ids = sorted(self.held)  # is a heap
 
     def release(self, message: int) -> None:
         held = self.held.pop(message, None)

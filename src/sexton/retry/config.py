@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Final
 
@@ -19,7 +19,6 @@ from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.retry_settings import HEADROOM_BYTES, Settings
 from sexton.retry.topics import Names
 
-KeyOf = Callable[[Any], bytes | str | None]
 OURS: Final = {
     "group.id": "give group=",
     "enable.auto.commit": "offsets go with the transaction of each round",
@@ -29,6 +28,7 @@ OURS: Final = {
     "enable.idempotence": "it has to be on",
     "acks": "it has to be all",
 }
+MOST_BYTES = 1_000_000_000  # that librdkafka allows a message
 _CONSUMER_ONLY = ("group.", "auto.offset.", "fetch.", "partition.assignment.", "max.poll.",
     "session.", "heartbeat.", "queued.")  # fmt: skip
 _PRODUCER_ONLY = ("transaction.", "linger.", "batch.", "compression.", "queue.buffering.",
@@ -41,7 +41,6 @@ class RetryConfig:
     group: str
     settings: Mapping[str, str]
     machine: Settings = field(default_factory=Settings)
-    key_of: KeyOf | None = None
     workers: int = 1  # a handler that is not thread-safe is safe here
     max_batch: int = 2_000  # messages in a round, and with that in a transaction
     create_topics: bool = True
@@ -95,7 +94,7 @@ class RetryConfig:
             # An earlier transaction takes a moment to end: 100 ms would be most of the next one.
             "retry.backoff.ms": 2,
             "retry.backoff.max.ms": 50,
-            "message.max.bytes": most_bytes + HEADROOM_BYTES,
+            "message.max.bytes": min(most_bytes + HEADROOM_BYTES, MOST_BYTES),
             **self._without(_CONSUMER_ONLY),
             "acks": "all",
             "enable.idempotence": True,

@@ -9,10 +9,17 @@ its key follows in this round:
     lists           waves: the first message of each lane, then the second of those that go on, ...
 
 So a list never holds two messages of one key. Nothing here is a thread: see `pool`.
+
+A message is *poison* if it cannot be deserialised, or if `key` cannot tell what it is to stay in
+order with: a dead letter at once, and since nobody knows its key, the latter holds nobody up.
+
+Whoever calls a function gets a coroutine or a generator from some, which have done nothing yet. To
+take that for done would lose every message, so it ends the instance (`NeverRan`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +27,18 @@ from dataclasses import field
 from time import monotonic
 from typing import Any
 
+from sexton.base.errors import ConfigError
 from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.retry_rounds import Failure, Item, Lane, Outcome, Round
-from sexton.retry.messages import Deserializer, Message, Output, Payload, Place, payload_of
+from sexton.retry.messages import (
+    Deserializer,
+    KeyOf,
+    Message,
+    Output,
+    Payload,
+    Place,
+    payload_of,
+)
 from sexton.retry.outcomes import Errors, Retry, failure_of, outcome_of
 from sexton.retry.refusals import Refusals
 
@@ -30,6 +46,13 @@ Handler = Callable[..., Any]
 INFINITE = float("inf")
 LOOKS_EACH = 16  # messages, at the clock
 _DONE = Outcome.DONE
+NOT_READ, NO_KEY = "cannot be deserialised", "its key cannot be told"  # why a message is poison
+# A handler may await, or have another thread await, what somebody has cancelled.
+_FAILED = (Exception, asyncio.CancelledError)
+
+
+class NeverRan(ConfigError):
+    """To call the handler does not run it."""
 
 
 class RoundOfTask:
@@ -45,7 +68,7 @@ class RoundOfTask:
         self.polled = polled  # confluent_kafka's messages, by `Item.index`
         self.read = read  # payloads of retries, by id
         self.outputs: list[Output] = []  # of those that were done
-        self.errors: dict[int, Exception] = {}  # of those that are dead, by id
+        self.errors: dict[int, BaseException] = {}  # of those that are dead, by id
 
     def payload(self, item: Item) -> Payload:
         payload = self.read.get(item.id)
@@ -66,7 +89,7 @@ class Calm:
     position moves past them is all that is ever written about them.
     """
 
-    __slots__ = ("done", "failed", "is_poison", "messages", "outputs", "place", "until_s")
+    __slots__ = ("done", "failed", "messages", "outputs", "place", "poison", "until_s")
 
     def __init__(self, place: Place, messages: Sequence[Any], until_s: float = INFINITE) -> None:
         self.place = place
@@ -74,8 +97,8 @@ class Calm:
         self.until_s = until_s  # then what is left waits for the next round, and this is committed
         self.done = 0  # so many of them
         self.outputs: list[Output] = []
-        self.failed: Exception | None = None  # of the one after those
-        self.is_poison = False
+        self.failed: BaseException | None = None  # of the one after those
+        self.poison = ""  # why that one can never be handled
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +110,7 @@ class Handling:
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
     batch: bool = False
+    key_of: KeyOf | None = None  # None: Kafka's key
     refusals: Refusals = field(default_factory=Refusals)
 
     @property
@@ -102,9 +126,10 @@ class Handling:
         if message is None:
             return not item.lane.stopped
         try:
-            self.handler(message)
-        except Exception as error:  # noqa: BLE001 - it is the handler's way to say so
+            returned = self.handler(message)
+        except _FAILED as error:  # it is the handler's way to say so
             return self._note(of, item, message, error)
+        self._has_run(returned)
         return self._note(of, item, message, message.error)
 
     def run_in_order(self, plan: Plan) -> None:
@@ -121,10 +146,12 @@ class Handling:
                 if message is None:
                     continue
                 try:
-                    handler(message)
-                except Exception as error:  # noqa: BLE001
+                    returned = handler(message)
+                except _FAILED as error:
                     self._note(of, item, message, error)
                     continue
+                if returned is not None:
+                    self._has_run(returned)
                 if message.outputs is None and message.error is None:
                     item.outcome = done  # all that `Round.note` would do
                 else:
@@ -135,9 +162,11 @@ class Handling:
         if message is None:
             return not item.lane.stopped
         try:
-            await self.handler(message)
-        except Exception as error:  # noqa: BLE001
+            returned = await self.handler(message)
+        except _FAILED as error:
+            _go_on_after(error)
             return self._note(of, item, message, error)
+        self._has_run(returned)
         return self._note(of, item, message, message.error)
 
     # ── many, while nothing is pending ──
@@ -146,17 +175,24 @@ class Handling:
         handler, place, outputs = self.handler, calm.place, calm.outputs
         refusals = self.refusals or None  # if one comes now, this round is done again anyway
         opens = self.key_deserializer is not None or self.value_deserializer is not None
+        key_of = self.key_of
         done = 0
         try:
             for polled in calm.messages:
                 if plan.cut or (done % LOOKS_EACH == 0 and monotonic() > calm.until_s):
                     return
                 message = Message(place, polled.offset(), polled.key(), polled.value(), polled)
+                if key_of is not None:
+                    calm.poison = NO_KEY
+                    _key(key_of(polled))
+                    calm.poison = ""
                 if opens:
-                    calm.is_poison = True
+                    calm.poison = NOT_READ
                     self._open(message)
-                    calm.is_poison = False
-                handler(message)
+                    calm.poison = ""
+                returned = handler(message)
+                if returned is not None:
+                    self._has_run(returned)
                 if message.outputs is not None or message.error is not None:
                     failed = message.error
                     if refusals is not None:
@@ -166,7 +202,9 @@ class Handling:
                         return
                     outputs += message.outputs or ()
                 done += 1
-        except Exception as error:  # noqa: BLE001 - it is the handler's way to say so
+        except NeverRan:
+            raise
+        except _FAILED as error:  # it is the handler's way to say so
             calm.failed = error
         finally:
             calm.done = done
@@ -175,25 +213,70 @@ class Handling:
 
     def run_batch(self, batch: Sequence[tuple[RoundOfTask, Item]]) -> None:
         opened = self._all_opened(batch)
-        error: Exception | None = None
+        error: BaseException | None = None
+        returned: object = None
         try:
             if opened:
-                self.handler([message for _, _, message in opened])
-        except Exception as raised:  # noqa: BLE001
+                returned = self.handler([message for _, _, message in opened])
+        except _FAILED as raised:
             error = raised
+        self._has_run(returned)
         self._note_all(opened, error)
 
     async def run_batch_async(self, batch: Sequence[tuple[RoundOfTask, Item]]) -> None:
         opened = self._all_opened(batch)
-        error: Exception | None = None
+        error: BaseException | None = None
+        returned: object = None
         try:
             if opened:
-                await self.handler([message for _, _, message in opened])
-        except Exception as raised:  # noqa: BLE001
+                returned = await self.handler([message for _, _, message in opened])
+        except _FAILED as raised:
+            _go_on_after(raised)
             error = raised
+        self._has_run(returned)
         self._note_all(opened, error)
 
+    # ── keys ──
+
+    def keys_of(self, polled: Sequence[Any]) -> tuple[list[bytes | None], dict[int, Exception]]:
+        """What each is to stay in order with; and of which rows, and why, that cannot be told."""
+        key_of = self.key_of
+        if key_of is None:
+            return [message.key() for message in polled], {}
+        keys, unknown = list[bytes | None](), dict[int, Exception]()
+        for row, message in enumerate(polled):
+            try:
+                keys.append(_key(key_of(message)))
+            except Exception as error:  # noqa: BLE001
+                keys.append(None)
+                unknown[row] = error
+        return keys, unknown
+
+    def note_unknown(self, of: RoundOfTask, unknown: dict[int, Exception]) -> None:
+        """Before the round runs: these are not run at all."""
+        for item in of.round.work:
+            error = unknown.get(item.index)
+            if error is not None:
+                self.note_poison(of, item, error, NO_KEY)
+
     # ── parts ──
+
+    def _has_run(self, returned: object) -> None:
+        """Or NeverRan: what it returned would have to be awaited, or iterated over."""
+        if returned is None:
+            return
+        if inspect.isawaitable(returned):
+            if inspect.iscoroutine(returned):
+                returned.close()
+            why = f"returns something to be awaited ({type(returned).__name__}), and nobody does"
+            hint = "declare it `async def`, and `await` what it calls"
+        elif inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+            why = "is a generator: nobody asks it for anything, so nothing of it is done"
+            hint = "a handler returns nothing; what it has to say it gives to `message.send`"
+        else:
+            return
+        named = getattr(self.handler, "__qualname__", None) or repr(self.handler)
+        raise NeverRan(f"handler {named}", why, hint)
 
     def _opened(self, of: RoundOfTask, item: Item) -> Message | None:
         """None: it cannot be deserialised, and never will be."""
@@ -203,7 +286,7 @@ class Handling:
         try:
             self._open(message)
         except Exception as error:  # noqa: BLE001
-            self.note_poison(of, item, error)
+            self.note_poison(of, item, error, NOT_READ)
             return None
         return message
 
@@ -213,13 +296,13 @@ class Handling:
         if self.value_deserializer is not None:
             message.value = self.value_deserializer(message.value)
 
-    def note_poison(self, of: RoundOfTask, item: Item, error: Exception) -> None:
+    def note_poison(self, of: RoundOfTask, item: Item, error: BaseException, why: str) -> None:
         said = failure_of(error, with_stack=False)
         of.errors[item.id] = error
-        reason = f"cannot be deserialised: {said.reason}"
+        reason = f"{why}: {said.reason}"
         of.round.note(item, Outcome.DEAD, Failure(reason, said.exception))
 
-    def note_failure(self, of: RoundOfTask, item: Item, error: Exception) -> bool:
+    def note_failure(self, of: RoundOfTask, item: Item, error: BaseException) -> bool:
         outcome = outcome_of(error, self.errors)
         after_ms = error.after_ms if isinstance(error, Retry) else None
         goes_on = of.round.note(item, outcome, failure_of(error, with_stack=False), after_ms)
@@ -232,7 +315,9 @@ class Handling:
             return None
         return self.refusals.of(place.partition, message.offset, message.outputs or ())
 
-    def _note(self, of: RoundOfTask, item: Item, message: Message, error: Exception | None) -> bool:
+    def _note(
+        self, of: RoundOfTask, item: Item, message: Message, error: BaseException | None
+    ) -> bool:
         if error is None and message.outputs is not None:
             error = self._refused(of.place, message)
             if error is None:
@@ -248,10 +333,28 @@ class Handling:
     def _note_all(
         self,
         opened: Sequence[tuple[RoundOfTask, Item, Message]],
-        error: Exception | None,
+        error: BaseException | None,
     ) -> None:
         for of, item, message in opened:
             self._note(of, item, message, message.error or error)
+
+
+def _go_on_after(error: BaseException) -> None:
+    """Whoever runs handlers is cancelled by nobody but a handler, and the next one has to run."""
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError) and task is not None:
+        while task.uncancel():
+            pass
+
+
+def _key(key: bytes | str | None) -> bytes | None:
+    match key:
+        case None | bytes():
+            return key
+        case str():
+            return key.encode()
+        case _:
+            raise TypeError(f"bytes, text or None can be a key, not {type(key).__name__}")
 
 
 # ── who runs what ──
@@ -284,7 +387,8 @@ class Plan:
             for item in lane.items:
                 if lane.stopped or self._is_cut():
                     break
-                yield of, item
+                if item.outcome is None:
+                    yield of, item
 
     def _is_cut(self) -> bool:
         return self.cut
@@ -294,7 +398,9 @@ class Plan:
         lanes = [(of, lane) for of in self.rounds for lane in of.round.lanes]
         wave = 0
         while lanes:
-            ready = [(of, lane.items[wave]) for of, lane in lanes]
+            ready = [
+                (of, lane.items[wave]) for of, lane in lanes if lane.items[wave].outcome is None
+            ]
             for start in range(0, len(ready), most):
                 if self.cut:
                     return

@@ -18,14 +18,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from types import FrameType, TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
-from sexton.base.errors import ConfigError, Missing
+from sexton.base.errors import ConfigError, Missing, SextonError
 from sexton.machines.retry_settings import Backoff, Settings
 from sexton.report.serving import PROMETHEUS, Page, Server
-from sexton.retry.config import KeyOf, RetryConfig
+from sexton.retry.config import RetryConfig
 from sexton.retry.handlers import Handler, Handling
-from sexton.retry.messages import Deserializer
+from sexton.retry.messages import Deserializer, KeyOf
 from sexton.retry.metrics import Standing
 from sexton.retry.outcomes import Errors, check_errors
 from sexton.retry.topics import Names
@@ -37,6 +37,8 @@ except ModuleNotFoundError as error:
         raise
     raise Missing("confluent-kafka", "is not installed", 'pip install "sexton[retry]"') from None
 
+P = ParamSpec("P")
+R = TypeVar("R")
 LOOK_AGAIN_S = 0.01
 
 
@@ -80,8 +82,8 @@ class OrderedRetry:
 
         `settings` are Kafka's client settings, for security and the like. `workers` is how many
         keys are handled at once: more than one and the handler has to be thread-safe. `key` says
-        what is to stay in order if it is not the message's key. A deserializer that raises makes
-        its message a dead letter at once. `errors` maps exception types to Retry, Dead or Drop.
+        what is to stay in order if it is not the message's key. If it or a deserializer raises, the
+        message is a dead letter at once. `errors` maps exception types to Retry, Dead or Drop.
         A message is run `max_attempts` times at most; then it is a dead letter, and its key is
         `freed`, or `held` until an operator decides. `instance` is a name that stays the same when
         this process starts again, such as the name of a pod: its predecessor's open transaction
@@ -100,7 +102,6 @@ class OrderedRetry:
                 max_pending=max_pending,
                 backoff=backoff or Backoff(),
             ),
-            key_of=key,
             workers=workers,
             max_batch=max_batch,
             create_topics=create_topics,
@@ -111,7 +112,7 @@ class OrderedRetry:
             commands_every_s=commands_every_s,
             shutdown_timeout_s=shutdown_timeout_s,
         )
-        handling = Handling(handler, errors or {}, key_deserializer, value_deserializer, batch)
+        handling = Handling(handler, errors or {}, key_deserializer, value_deserializer, batch, key)
         self._service = Service(self._config, handling)
         self._metrics_at = None if metrics_port is None else (metrics_host, metrics_port)
         self._thread: threading.Thread | None = None
@@ -173,10 +174,15 @@ class OrderedRetry:
 
     def _live(self) -> None:
         service = self._service
-        if self._metrics_at is None:
-            service.run()
-        else:
-            _with_metrics(self, service, *self._metrics_at)
+        try:
+            if self._metrics_at is None:
+                service.run()
+            else:
+                _with_metrics(self, service, *self._metrics_at)
+        except SextonError as error:
+            if error.hint:
+                error.add_note(error.hint)  # Python shows it below the error's text
+            raise
 
     def _live_quietly(self) -> None:
         try:
@@ -198,9 +204,11 @@ class OrderedRetry:
     def wait_until_ready(self, timeout_s: float = 60.0) -> None:
         """Until the group has spoken, and every partition that it gave us is started."""
         end = time.monotonic() + timeout_s
-        while not (self._service.joined.is_set() and all(s.ready for s in self.standings)):
+        while True:
             if self._failed is not None:
-                self.close()
+                self.close()  # raises it
+            if self._service.joined.is_set() and all(s.ready for s in self.standings):
+                return
             if time.monotonic() > end:
                 raise TimeoutError(f"{self._config.group} is not ready within {timeout_s:g} s")
             time.sleep(LOOK_AGAIN_S)
@@ -223,6 +231,15 @@ class OrderedRetry:
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
+def _takes_all_but_the_handler(
+    make: Callable[Concatenate[Handler, P], object],
+) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """For type checkers: these are the parameters, and nobody has to write them down again."""
+    del make
+    return lambda function: function
+
+
+@_takes_all_but_the_handler(OrderedRetry)
 def ordered_retry(*, topic: str, group: str, **named: Any) -> Callable[[Handler], OrderedRetry]:
     """A decorator: the function becomes an `OrderedRetry` around it, to be run."""
 

@@ -5,19 +5,27 @@ it appears once, or the message is handled again. So it is only kept here while 
 and forgotten if the handler fails.
 
 The token is for effects that no Kafka transaction covers. A process that was paused while another
-took its place may still be inside a handler; a database that remembers the largest token of a
-partition can turn it away. Generations grow with every rebalance, offsets within one.
+took its place may still be inside a handler. A database that remembers the largest token of each
+key, and turns away what is smaller, keeps it out: generations grow with every rebalance, and within
+one the messages of a key come in the order of their offsets, a retry with the same token as before.
+Of different keys they do not: 17 may be tried again after 50 is done. Whoever remembers one thing
+for a whole partition can compare generations only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from operator import index
+from typing import Any, NamedTuple, SupportsIndex
 
 Headers = tuple[tuple[str, bytes | None], ...]
 # Topic, value, key, partition, headers, and the offset of the message whose handler sent it.
 Output = tuple[str, bytes | None, bytes | None, int, Headers, int]
 Deserializer = Callable[[bytes | None], Any]
+MOST_NAME = 249  # characters, of a topic's name
+MOST_NAMES = 1_000  # somebody may make them up from what is in messages
+_names: set[str] = set()  # of topics, that were looked at: an output costs a lookup
+KeyOf = Callable[[Any], bytes | str | None]  # of what confluent-kafka has polled
 
 
 class Payload(NamedTuple):
@@ -48,7 +56,8 @@ def payload_of(message: Any) -> Payload:
 
 
 class Token(NamedTuple):
-    """Larger than every token that an earlier owner of the partition was given for this key."""
+    """Larger than every token that an earlier owner of the partition was given; for the messages of
+    one key it never becomes smaller, for those of different keys it may."""
 
     generation: int
     offset: int
@@ -120,7 +129,7 @@ class Message:
 
     @property
     def token(self) -> Token:
-        """For effects outside Kafka: whoever keeps the largest one can turn away who is late."""
+        """For effects outside Kafka: who keeps the largest of each key can turn away the late."""
         return Token(self._place.generation, self.offset)
 
     @property
@@ -137,12 +146,20 @@ class Message:
         headers: Iterable[tuple[str, bytes | None]] = (),
         partition: int = -1,
     ) -> None:
-        """Sends with the transaction that releases this message, if the handler does not fail."""
+        """Sends with the transaction that releases this message, if the handler does not fail.
+
+        TypeError or ValueError for what no topic could take: while the handler runs it is a mistake
+        of this message, later it would be one of its whole round.
+        """
+        if topic not in _names:
+            _check_topic(topic)
         if type(value) is not bytes:
             value = _bytes(value)
         if type(key) is not bytes:
             key = _bytes(key)
-        given = tuple(headers) if headers else ()
+        given = _headers(headers) if headers else ()
+        if partition != -1:
+            partition = _partition(partition)
         output: Output = (topic, value, key, partition, given, self.offset)
         if self.outputs is None:
             self.outputs = [output]
@@ -159,6 +176,40 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<Message {self.id} key={self.key!r} attempts={self.attempts}>"
+
+
+def _check_topic(name: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a topic is text, not {type(name).__name__}")
+    if not 0 < len(name) <= MOST_NAME or not name.isprintable():
+        raise ValueError(f"{name[:50]!r} cannot be the name of a topic")
+    if len(_names) >= MOST_NAMES:
+        _names.clear()
+    _names.add(name)
+
+
+def _headers(headers: Iterable[object]) -> Headers:
+    checked: list[tuple[str, bytes | None]] = []
+    for pair in headers:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise TypeError(f"headers are pairs of a name and a value, not {type(pair).__name__}")
+        name, value = pair
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a header is text, not {type(name).__name__}")
+        if "\0" in name:
+            raise ValueError(f"{name[:50]!r} cannot be the name of a header")
+        name.encode()  # or librdkafka would be given a null pointer
+        checked.append((name, _bytes(value)))
+    return tuple(checked)
+
+
+def _partition(number: object) -> int:
+    if not isinstance(number, SupportsIndex):
+        raise TypeError(f"a partition is a number, not {type(number).__name__}")
+    partition = index(number)
+    if not -1 <= partition < 1 << 31:
+        raise ValueError(f"there is no partition {partition}")
+    return partition
 
 
 def _bytes(data: object) -> bytes | None:

@@ -109,10 +109,17 @@ class Pool:
             return
         plan.in_lanes()
         workers = max(1, min(self._workers, plan.busy_lanes))
-        async with asyncio.TaskGroup() as group:
-            for _ in range(workers):
-                group.create_task(self._lanes(plan))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(workers):
+                    group.create_task(self._lanes(plan))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
 
     async def _lanes(self, plan: Plan) -> None:
-        for of, item in plan.take():
-            await self._handling.run_async(of, item)
+        try:
+            for of, item in plan.take():
+                await self._handling.run_async(of, item)
+        except BaseException:
+            plan.cut = True  # nobody goes on
+            raise

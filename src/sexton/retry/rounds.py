@@ -20,7 +20,6 @@ from typing import Any
 from sexton.base.errors import SextonError
 from sexton.machines.retry_rounds import Outcome
 from sexton.machines.retry_task import Task
-from sexton.retry.config import RetryConfig
 from sexton.retry.handlers import Calm, Handling, RoundOfTask
 from sexton.retry.messages import Payload, Place
 from sexton.retry.metrics import Counters
@@ -52,10 +51,7 @@ class Running:
 
 
 class Rounds:
-    def __init__(
-        self, config: RetryConfig, handling: Handling, io: TasksIo, counters: Counters
-    ) -> None:
-        self._config = config
+    def __init__(self, handling: Handling, io: TasksIo, counters: Counters) -> None:
         self._handling = handling
         self._io = io
         self._counters = counters
@@ -74,6 +70,11 @@ class Rounds:
             found.append((each, task, Calm(self._place(task), messages, until_s)))
         return found
 
+    def is_any_due(self, owned: Iterable[Owned]) -> bool:
+        """Retries and commands do not wait until another partition has nothing to do."""
+        now_ms = now()
+        return any(each.task is not None and _due(each.task, now_ms) for each in owned)
+
     def begin(self, owned: Iterable[Owned], polled: dict[int, list[Any]]) -> list[Begun]:
         now_ms, begun = now(), list[Begun]()
         for each in owned:
@@ -90,22 +91,23 @@ class Rounds:
         of.outputs = calm.outputs
         item = of.round.work[0]
         assert item.index == 0 and calm.failed is not None, "nothing was pending before it"
-        if calm.is_poison:
-            self._handling.note_poison(of, item, calm.failed)
+        if item.outcome is not None:
+            pass  # its key cannot be told, and that was noted
+        elif calm.poison:
+            self._handling.note_poison(of, item, calm.failed, calm.poison)
         else:
             self._handling.note_failure(of, item, calm.failed)
         return of
 
     def _begun(self, owned: Owned, task: Task, messages: Any) -> RoundOfTask:
-        key_of = self._config.key_of
         offsets = [message.offset() for message in messages]
-        if key_of is None:
-            keys = [message.key() for message in messages]
-        else:
-            keys = [_key(key_of(message)) for message in messages]
+        keys, unknown = self._handling.keys_of(messages)
         begins = task.begin(now(), offsets, keys, None, owned.cache)
         read = owned.cache.of([item.id for item in begins.retries])
-        return RoundOfTask(begins, self._place(task), messages, read)
+        of = RoundOfTask(begins, self._place(task), messages, read)
+        if unknown:
+            self._handling.note_unknown(of, unknown)
+        return of
 
     def _place(self, task: Task) -> Place:
         return Place(task.name.topic, task.name.partition, self.generation)
@@ -179,10 +181,6 @@ def _wakes(task: Task, now_ms: int) -> bool:
 def _due(task: Task, now_ms: int) -> bool:
     wake_ms = task.wake_at_ms(now_ms)
     return wake_ms is not None and wake_ms <= now_ms
-
-
-def _key(key: bytes | str | None) -> bytes | None:
-    return key.encode() if isinstance(key, str) else key
 
 
 def now() -> int:

@@ -89,7 +89,7 @@ class Service:
                 self._committer, self._limits, self._member, self._offsets(), self.counters,
                 self._handling.refusals, self._confirmed, self._failed,
             )  # fmt: skip
-            self._rounds = Rounds(config, self._handling, self._io, self.counters)
+            self._rounds = Rounds(self._handling, self._io, self.counters)
             self._pool = Pool(self._handling, config.workers, config.max_batch, f"{name} handler")
             try:
                 self._join()
@@ -158,7 +158,7 @@ class Service:
             return
         calm = self._rounds.calm(self._all(), polled) if self._pool.in_order else []
         rounds: list[Begun] = []
-        if polled or not calm:
+        if polled or not calm or self._rounds.is_any_due(self._owned.values()):
             self._settle()
             rounds = self._with_payloads(self._rounds.begin(self._all(), polled))
         calm = [each for each in calm if each[0].task is each[1]]  # of those that are still ours
@@ -172,8 +172,16 @@ class Service:
 
     def _handle(self, rounds: list[Begun], calm: list[CalmOne]) -> None:
         plan = Plan([of for _, _, of in rounds], [each for _, _, each in calm])
-        self._running = Running(rounds, calm, self._pool.run(plan))
-        self._wait(self._running.execution.wait)
+        self._run(Running(rounds, calm, self._pool.run(plan)))
+
+    def _run(self, running: Running) -> None:
+        self._running = running
+        try:
+            self._wait(running.execution.wait)
+        except BaseException:
+            if running.execution.error is not None:
+                self._running = None  # nothing of it is committed
+            raise
 
     def _go_on_after(self, calm: list[CalmOne]) -> None:
         """Where the calm has ended, the rest of what was polled is a round of the machine."""
@@ -193,8 +201,7 @@ class Service:
                 of = self._rounds.after_calm(owned, task, each, all_of_it=True)
                 rounds.append((owned, task, of))
         plan = Plan([of for _, _, of in rounds])
-        self._running = Running([*running.rounds, *rounds], left, self._pool.run(plan))
-        self._wait(self._running.execution.wait)
+        self._run(Running([*running.rounds, *rounds], left, self._pool.run(plan)))
 
     def _idle_s(self) -> float:
         wait_s, now_ms = IDLE_S, now()

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
+from typing import assert_never
 
+from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.listing import EARLIEST, LATEST, list_offsets
@@ -26,14 +28,17 @@ from sexton.machines.retry_startup import (
     Event,
     FetchCommitted,
     FetchEnds,
+    InitProducer,
+    KeysRead,
     LocksRead,
+    ReadKeys,
     ReadTo,
     RetriesRead,
     Started,
     StartUp,
 )
 from sexton.machines.retry_task import Task
-from sexton.retry.reading import read_to
+from sexton.retry.reading import read_to, retry_records
 from sexton.retry.topics import Names
 
 # A predecessor's transaction may hang over the offset until its timeout.
@@ -62,10 +67,14 @@ async def start_up(
                 effects = starting.handle(await asking.ends())
             case ReadTo():
                 effects = await asking.read(effect, starting)
+            case ReadKeys(orphans):
+                effects = starting.handle(await asking.keys(orphans))
             case Started(task):
                 return task, asking.tail_from
-            case _:
+            case InitProducer():
                 raise AssertionError("one producer for all tasks: it was initialised before")
+            case _:
+                assert_never(effect)
 
 
 def metadata_in(text: str) -> str:
@@ -80,6 +89,7 @@ class _Asking:
         self._client = client
         self._group = group
         self._reset = reset
+        self._name = name
         self._main = TopicPartition(name.topic, name.partition)
         self._locks = TopicPartition(names.locks, name.partition)
         self._retries = TopicPartition(names.retry, name.partition)
@@ -119,3 +129,16 @@ class _Asking:
             if at == self._retries:
                 self.tail_from = max(self.tail_from, position)
         return starting.handle(told([], end))
+
+    async def keys(self, orphans: dict[int, int]) -> KeysRead:
+        """Of messages whose lock is gone. One that is not there any more: begin again."""
+        found = await retry_records(self._client, self._retries, orphans.values())
+        keys: dict[int, bytes | None] = {}
+        for message, offset in orphans.items():
+            name = self._name.id_of(message)
+            key, record = found.get(offset, (None, None))
+            if key != name or record is None:
+                why = f"has changed meanwhile: {name.decode()} is no longer at {offset}"
+                raise PeerError(str(self._retries), why)
+            keys[message] = record.lock_key
+        return KeysRead(keys)

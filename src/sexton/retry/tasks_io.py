@@ -3,7 +3,7 @@
 prepare     topics made and checked, once
 start_up    one task, after another look at the topics
 payloads    messages of the retry topic, by id
-tails       what was written to retry topics since: operators' commands
+tails       what was written to retry topics since: operators' commands; and has main grown?
 """
 
 from __future__ import annotations
@@ -80,16 +80,20 @@ class TasksIo:
         if pause_s:
             await asyncio.sleep(pause_s)
         config, client = self._config, self._background.client
-        shape = await check(client, config.names)
+        await self._check_partitions()
+        latest = config.settings.get("auto.offset.reset", "earliest") in ("latest", "largest")
+        return await start_up(
+            client, config.names, config.group, name, config.machine, self._partitions,
+            LATEST if latest else EARLIEST,
+        )  # fmt: skip
+
+    async def _check_partitions(self) -> None:
+        names = self._config.names
+        shape = await check(self._background.client, names)
         if shape.partitions != self._partitions:
             why = f"had {self._partitions} partitions and has {shape.partitions}"
             hint = "keys have moved: let the group settle, then start all instances again"
-            raise ConfigError(config.names.main, why, hint)
-        latest = config.settings.get("auto.offset.reset", "earliest") in ("latest", "largest")
-        return await start_up(
-            client, config.names, config.group, name, config.machine, shape.partitions,
-            LATEST if latest else EARLIEST,
-        )  # fmt: skip
+            raise ConfigError(names.main, why, hint)
 
     # ── messages that wait ──
 
@@ -116,6 +120,8 @@ class TasksIo:
             tailing, self._tailing = self._tailing, None
             try:
                 return tailing.result()
+            except ConfigError:
+                raise
             except SextonError:
                 return []  # the next look may go better
         if monotonic() - self._tailed_s >= self._config.commands_every_s:
@@ -125,7 +131,16 @@ class TasksIo:
                 self._tailing = self._background.submit(self._tails(wanted))
         return []
 
+    async def _look_for_growth(self) -> None:
+        """The group hears of it after minutes, and then only of new partitions: by that time keys
+        may have moved between the old ones."""
+        main = self._config.names.main
+        found = (await self._background.client.topology([main])).topics
+        if main in found and len(found[main].partitions) > self._partitions:
+            await self._check_partitions()
+
     async def _tails(self, wanted: dict[TaskName, int]) -> list[Tail]:
+        await self._look_for_growth()
         client, retry = self._background.client, self._config.names.retry
         places = {TopicPartition(retry, name.partition): name for name in wanted}
         ends = await list_offsets(client, dict.fromkeys(places, LATEST), Isolation.READ_COMMITTED)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sexton.machines.retry_pending import Held, Pending
 from sexton.machines.retry_records import LockRecord, TaskName, Watermark
 from sexton.machines.retry_rounds import Commit, Failure, Outcome, Round
 from sexton.machines.retry_settings import Backoff, Settings
@@ -276,3 +277,21 @@ def test_too_many_waiting_pause_the_main_topic_loudly() -> None:
         reports += [report.code for report in task.take_reports()]
     assert paused == [(9, False), (10, True), (9, True), (8, False)]
     assert reports == ["paused", "resumed"]
+
+
+def test_memory_is_that_of_what_waits_however_long_one_message_does() -> None:
+    """Message 0 waits for ever; a hundred thousand others fail once and are settled after it."""
+    held = Held(b"a", 1, 0, 1, dead=True)
+    pending = Pending()
+    pending.put(0, held)
+    most = 0
+    for message in range(1, 100_000):
+        pending.put(message, Held(b"b", 1, 0, 1, dead=False))
+        assert pending.smallest({}) == 0
+        pending.release(message)
+        most = max(most, len(pending.ids))
+    assert most < 2_000
+    pending.check()
+    pending.put(100_000, Held(b"b", 1, 0, 1, dead=False))
+    pending.release(0)
+    assert pending.smallest({}) == 100_000
