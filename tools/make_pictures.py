@@ -2,9 +2,10 @@
 
     sexton demo ──on a terminal of its own──▶ text with colours ──rich──▶ docs/images/demo.svg
          └──▶ its report ──headless Chromium──▶ docs/images/report.png
+    sexton guard run, while a broker is away ──▶ its page ──the same──▶ docs/images/guard-page.png
 
-Run after the demo or the report changed: `.venv/bin/python tools/make_pictures.py`. Chromium is
-only needed for the second; without it that picture stays as it is.
+Run after one of them changed: `.venv/bin/python tools/make_pictures.py`. Without Chromium the
+pictures of pages stay as they are.
 """
 
 from __future__ import annotations
@@ -17,17 +18,23 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 
+from confluent_kafka import Producer
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
+
+from sexton.testing.embedded import EmbeddedCluster
+from sexton.testing.waiting import until
 
 ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs/images"
 COLUMNS, ROWS = 96, 50
 ACT = ("── As Apache Kafka", "2. ")  # the picture shows the heading and the first act
-SIZE = "1200,1400"
+REPORT_SIZE, PAGE_SIZE = "1200,1400", "1200,600"
+SERVED = re.compile(r"http://\S+")
 
 
 def main() -> None:
@@ -38,7 +45,44 @@ def main() -> None:
             [sys.executable, "-m", "sexton.cli.main", "demo", "--html", str(report)]
         )
         draw(first_act(said), IMAGES / "demo.svg")
-        photograph(report, IMAGES / "report.png")
+        photograph(report.as_uri(), IMAGES / "report.png", REPORT_SIZE)
+    photograph_the_guard(IMAGES / "guard-page.png")
+
+
+def photograph_the_guard(to: Path) -> None:
+    """While a broker is away and somebody writes."""
+    with EmbeddedCluster(brokers=3) as kafka:
+        for topic in ("accounts", "orders-by-customer"):
+            kafka.create_topic(topic, 3, {"cleanup.policy": "compact"})
+        command = [sys.executable, "-m", "sexton.cli.main", "guard", "run", "--http-port", "0",
+                   "--interval", "1s", "-b", kafka.bootstrap_servers]  # fmt: skip
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as guard:
+            assert guard.stdout is not None
+            page = next(found[0] for line in guard.stdout if (found := SERVED.search(line)))
+            try:
+                kafka.kill(3)
+                until(lambda: b"frozen" in _got(page), "a topic that is held")
+                _write(kafka.bootstrap_servers, "accounts")
+                until(lambda: re.search(rb"[1-9][\d.]* [kM]B", _got(page)), "growth that is seen")
+                photograph(page, to, PAGE_SIZE)
+            finally:
+                guard.terminate()
+
+
+def _got(page: str) -> bytes:
+    with urllib.request.urlopen(page, timeout=10) as answer:
+        got: bytes = answer.read()
+    return got
+
+
+def _write(bootstrap_servers: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    for number in range(20_000):
+        producer.produce(topic, key=f"account-{number % 500}", value=b"x" * 60)
+        producer.poll(0)
+    producer.flush(60)
 
 
 def on_a_terminal(command: list[str]) -> str:
@@ -77,15 +121,15 @@ def draw(text: str, to: Path) -> None:
     print(f"pictures: wrote {to.relative_to(ROOT)}")
 
 
-def photograph(page: Path, to: Path) -> None:
+def photograph(page: str, to: Path, size: str) -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
-        print("pictures: no Chromium on the PATH, so docs/images/report.png stays as it is")
+        print(f"pictures: no Chromium on the PATH, so {to.relative_to(ROOT)} stays as it is")
         return
     subprocess.run(
         [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-         "--disable-background-networking", f"--window-size={SIZE}", f"--screenshot={to}",
-         page.as_uri()],
+         "--disable-background-networking", f"--window-size={size}", f"--screenshot={to}",
+         page],
         check=True, capture_output=True, timeout=120,
     )  # fmt: skip
     print(f"pictures: wrote {to.relative_to(ROOT)}")
