@@ -18,7 +18,7 @@ from benchmarks.contestants import Contestant
 from benchmarks.measure import Measure
 from sexton.retry import Message, OrderedRetry
 
-MESSAGES, PARTITIONS, BATCH = 100_000, 4, 1_000
+MESSAGES, PARTITIONS, BATCH = 400_000, 4, 1_000
 PATIENCE_S = 120.0
 LOOK_AGAIN_S = 0.002
 
