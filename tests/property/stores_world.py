@@ -46,6 +46,7 @@ from sexton.machines.stores_events import (
     Replay,
     Role,
     Run,
+    Spoilt,
     Stop,
     TaskConfig,
     Unsure,
@@ -82,6 +83,7 @@ class Limits:
     unsure: int = 0
     passes: int = 0  # of a long time, and a cleaner after it
     old_news: int = 0  # promotions that ask leaders which were replaced
+    damages: int = 0  # disks that turn out to be unreadable
     epochs: int = 4  # two that fence each other could do so for ever
     states: int = 200_000
 
@@ -145,7 +147,7 @@ class Instance:
             tuple(sorted(self.overlay.items())), self.outputs, self.hand, self.pending,
             self.running, self.next_input, self.epoch, self.txn, self.heard, self.torn,
             self.early_end, self.early_offset, self.told, self.misled, t.role, t.generation,
-            t.store, t.input_position, t.phase, t.least_end, t.astray,
+            t.store, t.input_position, t.phase, t.least_end, t.astray, t.spoilt, t.seen_epoch,
         )  # fmt: skip
 
 
@@ -160,7 +162,7 @@ class World:
     owner: str = ""
     offset: int | None = None
     now_ms: int = LONG_MS
-    used: Limits = field(default_factory=lambda: Limits(0, 0, 0, 0, 0, 0))
+    used: Limits = field(default_factory=lambda: Limits(rebalances=0))
     wrong: str | None = None
 
     def copy(self) -> World:
@@ -335,6 +337,11 @@ class Rules:
                 self._open(after, name)
                 it.heard = -1
                 yield f"{name} is killed and starts again", after
+        if world.used.damages < self.limits.damages:
+            for name in world.instances:
+                after = self._spend(world, "damages")
+                self._tell(after, name, Spoilt("it cannot be read"))
+                yield f"{name}'s disk turns out to be damaged", after
         if world.used.passes < self.limits.passes:
             after = self._spend(world, "passes")
             after.now_ms += LONG_MS

@@ -104,9 +104,18 @@ def test_every_history_with_one_commit_is_right() -> None:
     assert searched.states < limits.states
 
 
+def test_every_history_with_one_commit_and_a_damaged_disk_is_right() -> None:
+    limits = Limits(rebalances=0, damages=1, epochs=2, states=50_000)
+    searched = search("a", limits)
+    assert searched.wrong is None, searched
+    assert searched.finished > 0
+    assert searched.states < limits.states
+
+
 LONG = Limits(
-    rebalances=6, crashes=3, aborts=3, unsure=3, passes=2, old_news=3, epochs=40, states=600
-)
+    rebalances=6, crashes=3, aborts=3, unsure=3, passes=2, old_news=3, damages=2, epochs=40,
+    states=600,
+)  # fmt: skip
 
 
 def test_long_histories_are_right() -> None:

@@ -7,6 +7,7 @@ on its tasks while the group has given them to others.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import signal
@@ -17,10 +18,21 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from sexton.client.client import Client
+from sexton.stores.verifying import places_in, summarize, verify
 from sexton.testing.cluster import Cluster
 from sexton.testing.waiting import until
 from tests.stores.counting import SINK
-from tests.stores.harness import Process, inputs_committed, producer_of, write
+from tests.stores.harness import (
+    Process,
+    inputs_committed,
+    offsets_committed,
+    producer_of,
+    write,
+)
 from tests.stores.lines import Lines
 
 COORDINATORS = ("__consumer_offsets", "__transaction_state")
@@ -52,6 +64,9 @@ class Chaos:
         self._began_s = time.monotonic()
         self._stopping = threading.Event()
         self._writer = threading.Thread(target=self._write, daemon=True)
+        self.looks = 0  # at the group's offsets
+        self.went_back: list[str] = []  # those that were less than at the look before
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
 
     @property
     def servers(self) -> str:
@@ -64,11 +79,29 @@ class Chaos:
             inputs = [(number, f"key_{number}") for number in chosen]
             self.written += write(self.servers, inputs, producer)
 
+    def _watch(self) -> None:
+        """No offset of the group ever goes back, whoever commits it."""
+        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        before: dict[int, int] = {}
+        while not self._stopping.wait(0.3):
+            try:
+                now = offsets_committed(admin, self.partitions, 5)
+            except (KafkaException, TimeoutError):
+                continue  # its line is bad, too
+            self.looks += 1
+            self.went_back += [
+                f"partition {number}: from {before[number]} to {offset}"
+                for number, offset in sorted(now.items())
+                if offset < before.get(number, 0)
+            ]
+            before = now
+
     # ── what is done ──
 
     def start(self) -> None:
         """One after the other: each is a rebalance."""
         self._writer.start()
+        self._watcher.start()
         for name in NAMES:
             self._launch(name)
             self.instances[name].wait_until_said(SHARED, timeout_s=120)
@@ -141,7 +174,22 @@ class Chaos:
             return inputs_committed(self.servers, self.partitions) == self.written
 
         until(counted, f"{self.written} records are counted", timeout_s, self._told)
+        self._watcher.join()
         self._say("everything is counted")
+
+    def differences(self) -> list[str]:
+        """Between what each instance has on its disk, once it is dead, and the changelogs."""
+        self.close()
+        there = [place for name in NAMES for place in places_in(self.home / name)]
+        places = [place for place in there if summarize(place).checkpoint is not None]
+        assert len(places) >= self.partitions
+
+        async def compared() -> list[str]:
+            async with Client(self.servers) as client:
+                found = [await verify(client, place) for place in places]
+            return [f"{each.place.path}: {d}" for each in found for d in each.differences]
+
+        return asyncio.run(compared())
 
     def _told(self) -> str:
         logs = (each.log.read_text(errors="replace")[-3000:] for each in self.instances.values())

@@ -104,10 +104,16 @@ def regressions(found: Iterable[tuple[str, int]]) -> list[str]:
 def inputs_committed(bootstrap_servers: str, partitions: int) -> int:
     """How many inputs the group has committed, all partitions together."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    return sum(offsets_committed(admin, partitions, 30).values())
+
+
+def offsets_committed(admin: AdminClient, partitions: int, timeout_s: float) -> dict[int, int]:
+    """By partition; 0 where nothing is committed yet."""
     asked = [Partition(INPUT, number) for number in range(partitions)]
     group = ConsumerGroupTopicPartitions("counter", asked)
-    [told] = admin.list_consumer_group_offsets([group], request_timeout=30).values()
-    return sum(max(0, each.offset) for each in told.result(60).topic_partitions)
+    [told] = admin.list_consumer_group_offsets([group], request_timeout=timeout_s).values()
+    found = told.result(2 * timeout_s).topic_partitions
+    return {each.partition: max(0, each.offset) for each in found}
 
 
 def all_told(servers: str) -> bool:

@@ -1,5 +1,7 @@
 """Bad lines, kills, pauses and rebalances in sequence: `sexton validate` finds nothing wrong.
 
+Nor does an offset of the group ever go back, or a local store differ from its changelog.
+
 The same with trust in local checkpoints is the control: there it does. When this was written that
 took two rounds, 77 seconds after the first start, on two busy cores; ten minutes are the limit.
 """
@@ -36,6 +38,9 @@ def run(kafka: ClusterBehindLines, lines: Lines, home: Path, rounds: int, seed: 
         assert [wrong for each in found for wrong in regressions(each)] == [], chaos.done
         assert sum(map(len, found)) == chaos.written
         assert validate(chaos.servers) == (0, []), chaos.done
+        assert chaos.went_back == [], chaos.done
+        assert chaos.looks > 10
+        assert chaos.differences() == [], chaos.done
         assert lines.broken > 0
     finally:
         chaos.close()

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import re
+import threading
+from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sexton.base.partitions import TopicPartition
-from sexton.stores import App, Output, Store, Task, TaskFailed
+from sexton.stores import App, Output, Store, Task, TaskFailed, instance
+from sexton.stores import changelog as changelogs
+from sexton.stores.rows import Rows
+from sexton.stores.status import TaskStatus
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.stores.counting import INPUT, SINK, app
@@ -180,3 +190,68 @@ def test_a_record_that_is_too_large_stops_the_task(kafka: EmbeddedCluster, tmp_p
     one = app(servers, tmp_path / "a")
     with pytest.raises(TaskFailed, match="TOO_LARGE"), one:
         until(lambda: bool(one.failures()), "it fails")
+
+
+def test_a_store_in_memory_is_read_again_from_its_changelog(
+    kafka: EmbeddedCluster, tmp_path: Path
+) -> None:
+    make_topics(kafka, 1)
+    servers = kafka.bootstrap_servers
+    write(servers, [(0, "a"), (0, "b"), (0, "a")])
+    with app(servers, tmp_path / "a", store="memory") as first:
+        wait_until_done(first, 3)
+        assert state(first, 0) == {"a": 2, "b": 1}
+    assert not (tmp_path / "a").exists()
+    with app(servers, tmp_path / "a", store="memory") as again:
+        wait_until_active(again, 1)
+        assert state(again, 0) == {"a": 2, "b": 1}
+        assert restored(again) >= 3
+    assert regressions(sums(servers, 0)) == []
+
+
+def test_a_restore_says_how_far_it_is(
+    kafka: EmbeddedCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "sexton.stores")
+    monkeypatch.setattr(instance, "_TOLD_S", 0.05)
+    make_topics(kafka, 1)
+    servers = kafka.bootstrap_servers
+    write(servers, [(0, f"key_{number}") for number in range(100)])
+    with app(servers, tmp_path / "a") as first:
+        wait_until_done(first, 100)
+    right, seen = changelogs.replay, threading.Event()
+
+    async def replay(*given: Any) -> AsyncGenerator[Rows, None]:
+        """The first half, and the rest when somebody has seen that."""
+        async for rows in right(*given):
+            half = rows.start + 50
+            yield replace(
+                rows, next_offset=half, offsets=rows.offsets[:50], keys=rows.keys[:50],
+                values=rows.values[:50],
+            )  # fmt: skip
+            await asyncio.to_thread(seen.wait, 60)
+            yield replace(
+                rows, start=half, offsets=rows.offsets[50:], keys=rows.keys[50:],
+                values=rows.values[50:],
+            )  # fmt: skip
+
+    monkeypatch.setattr(changelogs, "replay", replay)
+    with app(servers, tmp_path / "b") as cold:
+        told = until(lambda: half_way(cold), "it is half-way", 60)
+        assert (told.state, told.position) == ("restoring", 50)
+        until(lambda: "restoring" in caplog.messages, "it is in the log")
+        seen.set()
+        wait_until_active(cold, 1)
+        assert cold.status()[0].restore is None
+        assert len(state(cold, 0)) == 100
+    lines = [r.__dict__["how"] for r in caplog.records if r.message == "restoring"]
+    assert all(re.match(r"\d+%, .* MB/s, .* left$", line) for line in lines), lines
+
+
+def half_way(app: App) -> TaskStatus | None:
+    """50 of 102 at best: there are markers and positions."""
+    found = [each for each in app.status() if each.position == 50]
+    return found[0] if found and re.match(r"4\d%", found[0].restore or "") else None

@@ -6,12 +6,15 @@ Trust in a copy and the age of a copy have their control: with the protection of
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sexton.machines.stores_events import Checkpoint, Lineage
+from sexton.machines.stores_events import Bounds, Checkpoint, Lineage
 from sexton.stores import TaskFailed
+from sexton.stores import changelog as changelogs
 from sexton.stores.disks import RocksDisk
 from sexton.stores.layout import (
     CHECKPOINT,
@@ -75,9 +78,7 @@ def old_copy(directory: Path, age_ms: int) -> None:
     disk = RocksDisk(directory / "counter" / "counts-0")
     found = decode_checkpoint(disk.get(CHECKPOINT))
     assert found is not None
-    aged = Checkpoint(
-        found.lineage, found.position, found.leader_epoch, found.caught_up_ms - age_ms
-    )
+    aged = replace(found, caught_up_ms=found.caught_up_ms - age_ms)
     disk.write({CHECKPOINT: encode_checkpoint(aged)})
     disk.close()
 
@@ -133,6 +134,53 @@ def test_an_old_copy_is_kept_where_no_tombstone_can_be_gone(
         wait_until_active(back, 1)
         assert state(back, 0) == {"key_17": 5}
     assert "thrown away" not in caplog.text
+
+
+@pytest.fixture
+def stock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Kafka that says nothing of its tombstones."""
+    right = changelogs._bounds
+
+    async def bounds(*given: Any) -> Bounds:
+        return replace(await right(*given), mtro=None)
+
+    async def mtro(*_: Any) -> None:
+        return None
+
+    monkeypatch.setattr(changelogs, "_bounds", bounds)
+    monkeypatch.setattr(changelogs, "mtro", mtro)
+
+
+@pytest.mark.usefixtures("stock")
+@pytest.mark.parametrize("counts_on", [False, True])
+def test_an_application_that_stood_still_for_long_has_its_stores(
+    kafka: EmbeddedCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture, counts_on: bool
+) -> None:
+    """A marker follows each commit, and is not in the store. Nothing else was written."""
+    make_topics(kafka, 1)
+    servers = kafka.bootstrap_servers
+    count_to(servers, tmp_path / "a", 0, 3)
+    if counts_on:  # the control: another instance was busy meanwhile
+        count_to(servers, tmp_path / "b", 3, 1)
+    old_copy(tmp_path / "a", 48 * HOUR_MS)
+    count_to(servers, tmp_path / "a", 4 if counts_on else 3, 2)
+    assert sums(servers, 0)[-1] == ("key_17", 6 if counts_on else 5)
+    assert ("thrown away" in caplog.text) is counts_on
+
+
+def test_an_owner_without_work_says_now_and_then_that_it_is_complete(
+    kafka: EmbeddedCluster, tmp_path: Path
+) -> None:
+    make_topics(kafka, 1)
+    servers = kafka.bootstrap_servers
+    options = {"cleanup.policy": "compact", "delete.retention.ms": "2000"}
+    kafka.create_topic(CHANGELOG, 1, configs=options)
+    write(servers, [(0, "a")])
+    with app(servers, tmp_path / "a") as quiet:
+        wait_until_done(quiet, 1)
+        [before] = quiet.status()
+        until(lambda: quiet.status()[0].position > before.position, "it commits once more")
+        assert quiet.status()[0].input_position == 1
 
 
 # ── state of something else ──

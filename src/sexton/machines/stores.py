@@ -30,7 +30,9 @@ The input position is a changelog record, so store and position cannot disagree.
 serves fencing, and as a witness: where it is ahead of the changelog, that has lost records.
 
 A reader that was away for longer than tombstones are kept may hold keys that were deleted since,
-and nothing in the log would tell it. So it starts again from nothing (`_stale`).
+and nothing in the log would tell it. So it starts again from nothing (`_stale`). So does one whose
+changelog was cut by an unclean election: records of an epoch that is new to it are not taken before
+the new leader has said where its log parts from the old one (`_is_news`).
 """
 
 from __future__ import annotations
@@ -67,6 +69,7 @@ from sexton.machines.stores_events import (
     Replay,
     Role,
     Run,
+    Spoilt,
     Stop,
     TaskConfig,
     Tick,
@@ -91,6 +94,8 @@ class Following:
 class Fencing:
     """A promotion's first step."""
 
+    since_ms: int | None = None  # the first time that nobody gave a new epoch
+
 
 @dataclass(frozen=True, slots=True)
 class Asking:
@@ -98,7 +103,8 @@ class Asking:
 
     told: bool = False
     offset: int | None = None
-    since_ms: int | None = None  # the first time that nobody gave the bounds
+    since_ms: int | None = None  # the first time that nobody answered
+    moved_ms: int | None = None  # of a restore that is interrupted to ask once more
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +141,8 @@ class Task:
     saved_ms: int = 0  # the disk's own `caught_up_ms`
     least_end: int = 0  # of the changelog: below it lies what we have written ourselves
     astray: int = 0  # promotions in a row that ended with `Elsewhere`
+    spoilt: int = 0  # stores in a row that were of no use
+    seen_epoch: int = -1  # leaders up to this epoch have our place in the changelog, or are asked
 
     def handle(self, event: Event) -> list[Effect]:
         match event:
@@ -152,6 +160,8 @@ class Task:
                 return self._read(event)
             case PositionGone():
                 return self._look_again()
+            case Spoilt(why):
+                return self._spoilt(why)
             case Processed(next_input) if isinstance(self.phase, Running):
                 self.phase = replace(self.phase, next_input=next_input)
                 return []
@@ -231,9 +241,10 @@ class Task:
         return [self._find_bounds()]
 
     def _find_bounds(self) -> FindBounds:
-        if self.store is None:
-            return FindBounds(-1, -1, self.least_end)
-        return FindBounds(self.store.position, self.store.leader_epoch, self.least_end)
+        position, epoch = -1, -1
+        if self.store is not None:
+            position, epoch = self.store.position, self.store.leader_epoch
+        return FindBounds(position, epoch, self.least_end, self.seen_epoch)
 
     # ── reading the changelog ──
 
@@ -243,6 +254,7 @@ class Task:
         if not (following or asking):
             return []
         bounds, wiped = event.bounds, self._judge(event)
+        self.seen_epoch = max(self.seen_epoch, bounds.leader_epoch)
         if self.store is None:
             assert self.lineage is not None
             self.store = Checkpoint(self.lineage, bounds.log_start, -1, event.asked_ms)
@@ -250,10 +262,13 @@ class Task:
         if following:
             return [*wiped, Replay(self.store.position, None)]
         assert isinstance(self.phase, Asking)
-        end = bounds.high_watermark
-        self.phase = CatchingUp(self.phase.offset, end, event.asked_ms)
+        end, since_ms = bounds.high_watermark, self.phase.moved_ms
+        moved_ms = event.asked_ms if since_ms is None or wiped else since_ms
+        self.phase = CatchingUp(self.phase.offset, end, moved_ms)
         if self.store.position >= end:
             return [*wiped, *self._arrive(self.phase)]
+        if event.asked_ms - moved_ms > self.config.restore_timeout_ms:
+            return self._stop(self._stands_still(self.phase))
         return [*wiped, Replay(self.store.position, end)]
 
     def _judge(self, event: BoundsTold) -> list[Effect]:
@@ -262,7 +277,9 @@ class Task:
         if store is None or self.config.trust_local_checkpoint:
             return []
         why = cut(store, bounds)
-        behind = store.position < bounds.log_end  # else there is nothing that it could miss
+        # Its own commit's marker is certain to come after it. If nothing else does, or not even
+        # that, there is nothing that it could miss.
+        behind = store.position + store.before_marker < bounds.log_end
         if why is None and behind and self._stale(event.asked_ms, store.position, bounds.mtro):
             why = too_old(store, event.asked_ms, self.config)
         return [] if why is None else self._wipe(why)
@@ -272,11 +289,30 @@ class Task:
         match self.phase:
             case Following():
                 return [self._find_bounds()]
-            case CatchingUp(offset):
-                self.phase = Asking(told=True, offset=offset)
+            case CatchingUp(offset, moved_ms=moved_ms):
+                self.phase = Asking(told=True, offset=offset, moved_ms=moved_ms)
                 return [self._find_bounds()]
             case _:
                 return []
+
+    def _is_news(self, epoch: int) -> bool:
+        """Of a leader that nobody has asked yet whether its log goes on where the store ends?"""
+        ours = -1 if self.store is None else self.store.leader_epoch
+        return 0 <= ours < epoch and epoch > self.seen_epoch
+
+    def _spoilt(self, why: str) -> list[Effect]:
+        """Everything is in the changelog: throw it away, and begin again as what we are."""
+        self.spoilt += 1
+        wiped = self._wipe(why)
+        if self.role is Role.NONE or isinstance(self.phase, Stopped):
+            return wiped
+        if self.spoilt > self.config.most_spoilt:
+            often = f"the local store was of no use {self.spoilt} times in a row, at last: {why}"
+            return [*wiped, *self._stop(often)]
+        if self.role is Role.ACTIVE:
+            return [Discard(), *wiped, *self._promote()]
+        self.phase = Following()
+        return [*wiped, self._find_bounds()]
 
     def needs_mtro(self, now_ms: int) -> bool:
         """By time alone the store is too old: the cluster may still say that nothing is missing."""
@@ -294,8 +330,14 @@ class Task:
             return []
         if event.start != store.position or event.position < store.position:
             return []  # from before the store was wiped
-        moved, caught_up = event.position > store.position, event.position >= event.end
-        if moved and self._stale(event.asked_ms, event.start, event.mtro):
+        if self._is_news(event.leader_epoch):
+            self.seen_epoch = event.leader_epoch
+            return self._look_again()
+        moved = event.position > store.position
+        over_marker = store.before_marker and event.position == store.position + 1
+        # Its own marker is old news: who has read no more has not seen yet that nothing is missing.
+        caught_up = event.position >= event.end and not over_marker
+        if moved and not over_marker and self._stale(event.asked_ms, event.start, event.mtro):
             wiped = self._wipe(too_old(store, event.asked_ms, self.config))
             if isinstance(phase, CatchingUp):
                 self.phase = Asking(told=True, offset=phase.offset)
@@ -310,6 +352,7 @@ class Task:
         if moved or caught_up_ms - self.saved_ms > self.config.renew_ms:
             applied.append(self._apply(self.store))
         if isinstance(phase, Following):
+            self.spoilt = 0 if caught_up else self.spoilt
             return [*applied, Replay(event.position, None)]
         if event.position >= phase.end:
             return [*applied, *self._arrive(phase)]
@@ -342,13 +385,22 @@ class Task:
         match phase:
             case CatchingUp(moved_ms=since_ms) if now_ms - since_ms > patience_ms:
                 return self._stop(self._stands_still(phase))
-            case Asking(told=True, since_ms=None) if self.least_end:
+            case Fencing(since_ms=None) | Asking(since_ms=None):
                 self.phase = replace(phase, since_ms=now_ms)
-            case Asking(since_ms=int(since_ms)) if now_ms - since_ms > patience_ms:
-                return self._stop(
-                    f"no leader of the changelog has what this task wrote below {self.least_end}"
-                )
+            case Fencing(int(since_ms)) | Asking(since_ms=int(since_ms)):
+                if now_ms - since_ms > patience_ms:
+                    return self._stop(self._unanswered(phase))
         return []
+
+    def _unanswered(self, phase: Fencing | Asking) -> str:
+        tried = f"though asked for {self.config.restore_timeout_ms / 1000:g} s"
+        if isinstance(phase, Fencing):
+            return f"no new producer epoch was given, {tried}: the last owner may still write"
+        if not phase.told:
+            return f"the group's offset was not told, {tried}"
+        if self.least_end:
+            return f"no leader of the changelog has what this task wrote below {self.least_end}"
+        return f"nobody said where the changelog ends, {tried}"
 
     def _stands_still(self, phase: CatchingUp) -> str:
         at = self.store.position if self.store is not None else 0
@@ -378,11 +430,17 @@ class Task:
 
     def _committed(self, event: Committed, phase: Running) -> list[Effect]:
         assert self.store is not None and phase.committing
+        if 0 <= self.seen_epoch < event.leader_epoch:
+            # It is committed, but not on top of what we have, if the new leader has cut the log.
+            return [Discard(), *self._promote()]
         self.input_position = phase.next_input
+        # Whoever says less is behind: the leader of that epoch was asked before we wrote.
+        epoch = -1 if event.leader_epoch < 0 else max(event.leader_epoch, self.seen_epoch)
         self.store = Checkpoint(
-            self.store.lineage, event.position, event.leader_epoch, event.asked_ms
+            self.store.lineage, event.position, epoch, event.asked_ms, before_marker=True
         )
         self.phase, self.least_end, self.astray = Running(phase.next_input), 0, 0
+        self.spoilt = 0
         return [self._apply(self.store), Run(phase.next_input, promoted=False)]
 
     def _elsewhere(self, event: Elsewhere, phase: Running) -> list[Effect]:

@@ -10,7 +10,12 @@ who is asked first: whoever is promoted reads the changelog to its end, whatever
        where nobody's is, to the one that is nearest, even if that is more than its share
     3  whoever has more than its share gives tasks to members that are caught up on them; where
        none is, one of them gets a copy to warm up, and asks again when it is ready
-    4  every task has `standbys` copies on other members, the best ones stay
+    4  every task has `standbys` copies on other members, the best ones stay; a copy that warms up
+       is not one of them, as it would not help yet
+
+How far behind a copy is it says itself, if it follows the changelog: what it lacked of what it saw
+there. Positions that members told at different moments differ by whatever was written in between,
+and on a busy changelog nobody would ever seem caught up.
 
 A task that moves is given up first: for one round nobody has it (cooperative rebalancing, KIP-429),
 and nobody who goes on working while the group thinks is ever disturbed.
@@ -42,6 +47,7 @@ class Member:
     owned: frozenset[TaskId] = frozenset()
     generation: int = -1  # in which it owned them
     copies: Mapping[TaskId, int] = field(default_factory=dict)  # verified: task -> position
+    lags: Mapping[TaskId, int] = field(default_factory=dict)  # as the copy itself saw it
 
 
 @dataclass(slots=True)
@@ -114,7 +120,10 @@ class _Assigning:
         return [name for name, member in self.members.items() if task.task in member.tasks]
 
     def _lag(self, task: TaskId, name: str) -> int:
-        """How far behind the furthest copy that anybody has."""
+        """How far behind its changelog, or else behind the furthest copy that anybody has."""
+        seen = self.members[name].lags.get(task)
+        if seen is not None:
+            return seen
         furthest = max((m.copies.get(task, 0) for m in self.members.values()), default=0)
         return furthest - self.members[name].copies.get(task, 0)
 
@@ -166,13 +175,13 @@ class _Assigning:
     # ── 4: copies ──
 
     def _copies(self, task: TaskId) -> None:
-        others = [n for n in self._able(task) if n != self.owner.get(task)]
-        have = [n for n in others if task in self.shares[n].standby]
-        wanted = min(self.standbys, len(others))
-        others = [n for n in others if n not in have]
+        others = [
+            name for name in self._able(task)
+            if name != self.owner.get(task) and task not in self.shares[name].warming
+        ]  # fmt: skip
         others.sort(key=lambda n: (self._lag(task, n) > CAUGHT_UP, self._busy(n), n))
         # A member that already has a copy keeps it, unless it has far more of them than others.
-        for name in others[: max(0, wanted - len(have))]:
+        for name in others[: self.standbys]:
             self.shares[name].standby.append(task)
 
     def _busy(self, name: str) -> int:

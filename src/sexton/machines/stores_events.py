@@ -29,6 +29,8 @@ class TaskConfig:
     trust_local_checkpoint: bool = False
     # So many promotions in a row whose first record lands elsewhere: somebody else writes there.
     most_astray: int = 5
+    # So many stores in a row that were spoilt before they were of use: it is the disk itself.
+    most_spoilt: int = 3
 
     @property
     def horizon_ms(self) -> int:
@@ -57,6 +59,8 @@ class Checkpoint:
     position: int
     leader_epoch: int  # of the last batch that is in it; -1: of none
     caught_up_ms: int  # then nothing was missing, or it began empty then
+    # It ends with a commit of its own, whose marker comes next and is not in it yet.
+    before_marker: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ class Bounds:
     log_end: int
     mtro: int | None = None  # below it tombstones may be gone; None: a Kafka that cannot say
     parts_at: int | None = None  # the log of the checkpoint's leader epoch ended here
+    leader_epoch: int = -1  # of who says all this; -1: it is not known
 
 
 # ── events ──
@@ -127,6 +132,13 @@ class Read:
 @dataclass(frozen=True, slots=True)
 class PositionGone:
     """The changelog has nothing at the store's position: it was cut, at one end or the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spoilt:
+    """What is on the disk is of no use: it cannot be read, or its changelog has been cut below."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +202,7 @@ Event = (
     | BoundsTold
     | Read
     | PositionGone
+    | Spoilt
     | Processed
     | CommitDue
     | Committed
@@ -225,12 +238,14 @@ class FetchOffset:
 class FindBounds:
     """Answered by `BoundsTold`; `leader_epoch` is that of the checkpoint.
 
-    Whoever says that the changelog ends before `least_end` does not lead it any more: ask on.
+    Whoever says that the changelog ends before `least_end`, or that its leader's epoch is less than
+    `least_epoch`, does not lead it any more: ask on.
     """
 
     position: int
     leader_epoch: int
     least_end: int = 0
+    least_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from typing import Any, Self
 
 from sexton.base.errors import ConfigError, SextonError
 from sexton.machines.stores_assignment import TaskId
+from sexton.machines.stores_events import Role
 from sexton.stores.instance import Instance
 from sexton.stores.instance_metrics import metrics_text
 from sexton.stores.partitioner import Partitioner
@@ -51,9 +52,7 @@ class App:
         self.config = AppConfig(
             application_id, bootstrap_servers, Path(state_dir), standbys, **options
         )
-        self.tasks = {task.name: task for task in tasks}
-        if not self.tasks:
-            raise ConfigError("tasks", "there are none")
+        self.tasks = _by_name(tasks)
         self._instance: Instance | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -139,9 +138,14 @@ class App:
 
     def query(self, task: str, partition: int) -> View:
         """The committed state of one partition as this instance has it, active or standby."""
-        worker = self._running.workers.get(TaskId(task, partition))
+        # What a role that has ended left behind is as old as it is, and grows older.
+        used = {
+            id_: each for id_, each in list(self._running.workers.items())
+            if each.machine.role is not Role.NONE
+        }  # fmt: skip
+        worker = used.get(TaskId(task, partition))
         if worker is None:
-            here = ", ".join(f"{t}-{p}" for t, p in sorted(self._running.workers)) or "none"
+            here = ", ".join(f"{t}-{p}" for t, p in sorted(used)) or "none"
             raise ConfigError(f"{task}-{partition}", "is not on this instance", f"here: {here}")
         return worker.view()
 
@@ -170,3 +174,21 @@ class App:
         if self._instance is None:
             raise ConfigError("the application", "does not run", "start() it, or use `with`")
         return self._instance
+
+
+def _by_name(tasks: Iterable[Task]) -> dict[str, Task]:
+    names: dict[str, Task] = {}
+    inputs: dict[str, str] = {}
+    for task in tasks:
+        if task.name in names:
+            hint = "give each a name of its own: changelog and stores are called by it"
+            raise ConfigError("tasks", f"two are called {task.name}", hint)
+        # The group has one offset for a partition, and each of them would commit it.
+        if task.input in inputs:
+            why = f"{inputs[task.input]} and {task.name} both read {task.input}"
+            hint = "make them one task with several outputs, or an App with another name"
+            raise ConfigError("tasks", why, hint)
+        names[task.name], inputs[task.input] = task, task.name
+    if not names:
+        raise ConfigError("tasks", "there are none")
+    return names

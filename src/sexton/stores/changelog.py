@@ -4,7 +4,7 @@
 what was ever acknowledged. That is the high watermark as a *consumer* is told it (KIP-207): a
 leader that was just elected, and does not know yet what is committed, says so and no number. One
 that was replaced, and has not heard of it, tells an old end; where the caller knows that there is
-more, it asks on.
+more, or a newer leader, it asks on.
 """
 
 from __future__ import annotations
@@ -90,10 +90,15 @@ async def bounds(
     position: int = -1,
     leader_epoch: int = -1,
     least_end: int = 0,
+    least_epoch: int = -1,
 ) -> Bounds:
     async def ask() -> Bounds:
         try:
-            found = await _bounds(client, await client.place(at), position, leader_epoch)
+            place = await client.place(at)
+            if 0 <= place.leader_epoch < least_epoch:
+                why = f"{at} is said to be led in epoch {place.leader_epoch}, not {least_epoch}"
+                raise Refused(KafkaError.NOT_LEADER_OR_FOLLOWER, why)
+            found = await _bounds(client, place, position, leader_epoch)
             if found.high_watermark < least_end:
                 why = f"{at} is said to end at {found.high_watermark}, and goes to {least_end}"
                 raise Refused(KafkaError.NOT_LEADER_OR_FOLLOWER, why)
@@ -119,7 +124,8 @@ async def _bounds(
     if leader_epoch >= 0 and position >= 0:
         parts_at = await _parts_at(client, place, leader_epoch)
     log_end = max(said.log_end, high_watermark)
-    return Bounds(said.log_start, high_watermark, log_end, said.mtro, parts_at)
+    epoch = place.leader_epoch  # by which it was asked: a leader of another one refuses
+    return Bounds(said.log_start, high_watermark, log_end, said.mtro, parts_at, epoch)
 
 
 async def _high_watermark(client: Client, place: PartitionPlace) -> int:
@@ -166,4 +172,4 @@ async def replay(
             asked_ms = now_ms()
             yield rows
     if position < end:  # the rest was compacted away
-        yield Rows(position, end, [], [], [], [], end, -1, 0, asked_ms)
+        yield Rows(position, end, [], [], [], [], end, -1, 0, asked_ms, end)

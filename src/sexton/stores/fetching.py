@@ -7,8 +7,8 @@
 A broker answers a connection's requests one by one, so partitions that are asked for one by one
 would wait for each other. Whoever reads `seek`s to an offset and takes `Rows` from there on, in
 order and without gaps; a partition whose queue is full is left out until somebody takes from it.
-Everything is read_committed. What cannot be read any more (`OFFSET_OUT_OF_RANGE`) is told to the
-reader; anything else passes, and is tried again.
+Everything is read_committed. What cannot be read any more (`OFFSET_OUT_OF_RANGE`), may not be read,
+or is of a topic that was deleted is told to the reader; anything else passes, and is tried again.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.connection import refused
 from sexton.client.replica import FROM_ANY_REPLICA, Chunk, Isolation
+from sexton.client.topology import Topic
 from sexton.client.whole_batches import whole_batches
 from sexton.protocol.messages.fetch import (
     FetchPartition,
@@ -32,6 +33,7 @@ from sexton.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from sexton.stores.producing import FOR_GOOD
 from sexton.stores.rows import Rows, rows_of
 
 MAX_WAIT_MS = 100
@@ -39,6 +41,7 @@ QUEUED = 2  # answers that wait to be taken
 PAUSE_S = 0.1  # after an error
 IDLE_S = 0.02  # while nobody wants anything
 KNOWN_S = 30.0  # leaders are looked up again, whether or not somebody complains
+DELETED_S = 30.0  # a topic that nobody has known for so long was deleted
 _CONSUMER = -1
 
 log = logging.getLogger("sexton.stores")
@@ -55,12 +58,17 @@ class Reader:
         self.queue: deque[Rows] = deque()
         self.filled = asyncio.Event()
         self.seeks = 0  # answers to what was asked before the last one are thrown away
+        self.unknown_s: float | None = None  # since when nobody knows the topic
 
     def seek(self, offset: int) -> None:
         self.offset, self.failed = offset, None
         self.seeks += 1
         self.queue.clear()
         self.filled.clear()
+
+    def fail(self, error: SextonError) -> None:
+        self.failed = error
+        self.filled.set()
 
     async def take(self, timeout_s: float | None = None) -> Rows | None:
         """The next rows; None if there are none in time. Raises what cannot be read."""
@@ -155,17 +163,39 @@ class Fetcher:
                 pass
 
     async def _look(self) -> None:
-        topology = await self._client.topology(sorted({at.topic for at in self._readers}))
-        self._looked_s = time.monotonic()
-        for at in list(self._readers):
-            topic = topology.topics.get(at.topic)
+        topics = await self._topics(sorted({at.topic for at in self._readers}))
+        now_s = self._looked_s = time.monotonic()
+        for at, reader in list(self._readers.items()):
+            topic = topics.get(at.topic)
             place = topic.partitions.get(at.partition) if topic else None
+            if topic is not None:
+                reader.unknown_s = None
+            elif reader.unknown_s is None:
+                reader.unknown_s = now_s
+            elif now_s - reader.unknown_s > DELETED_S and reader.failed is None:
+                why = f"there is no topic {at.topic} any more"
+                reader.fail(Refused(KafkaError.UNKNOWN_TOPIC_OR_PARTITION, why))
             if place is None or place.leader < 0:
                 self._leaders.pop(at, None)
                 continue
             self._leaders[at] = place.leader
             if place.leader not in self._loops:
                 self._loops[place.leader] = self._watched(self._fetch_from(place.leader))
+
+    async def _topics(self, names: list[str]) -> dict[str, Topic]:
+        """One that we may not see fails its readers, and nobody else's."""
+        try:
+            return (await self._client.topology(names)).topics
+        except Refused as error:
+            if error.error not in FOR_GOOD:
+                raise
+            if len(names) > 1:
+                found = [await self._topics([name]) for name in names]
+                return {name: topic for some in found for name, topic in some.items()}
+            for at, reader in self._readers.items():
+                if at.topic == names[0]:
+                    reader.fail(error)
+            return {}
 
     # ── reading ──
 
@@ -231,8 +261,7 @@ class Fetcher:
         records = memoryview(data.records or b"")
         position, after, fault = whole_batches(records, offset)
         if fault is not None or (len(records) and not position):
-            reader.failed = PeerError(str(reader.at), f"offset {offset}: {fault or 'cut short'}")
-            reader.filled.set()
+            reader.fail(PeerError(str(reader.at), f"offset {offset}: {fault or 'cut short'}"))
             return
         chunk = Chunk(
             records[:position], after, data.log_start_offset, data.high_watermark,
@@ -248,8 +277,9 @@ class Fetcher:
     def _troubled(self, reader: Reader, code: int) -> None:
         if code == KafkaError.OFFSET_OUT_OF_RANGE:
             why = f"{reader.at}: offset {reader.offset} is not there"
-            reader.failed = Refused(KafkaError.OFFSET_OUT_OF_RANGE, why)
-            reader.filled.set()
+            reader.fail(Refused(KafkaError.OFFSET_OUT_OF_RANGE, why))
+        elif code in FOR_GOOD:
+            reader.fail(refused(code, f"records of {reader.at}"))
         else:
             self._lost([reader.at])
 

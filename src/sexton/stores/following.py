@@ -30,7 +30,7 @@ class Following:
         self._replaying: AsyncGenerator[Rows, None] | None = None
         self._next = -1  # where the rows begin that come next
         self.restore: Progress | None = None
-        self.lag = -1
+        self.lag = -1  # records that it saw it had not read yet; -1: it does not know
 
     async def read(self, start: int, end: int | None, local: Local) -> Read | None:
         """The next rows are at `local`'s hand; None: ask again."""
@@ -42,7 +42,7 @@ class Following:
             changes = dict(zip(rows.keys, rows.values, strict=True))  # type: ignore[arg-type]
         position = decode_position(changes.pop(POSITION, None))
         local.hand = changes
-        self.lag = max(0, (rows.high_watermark if end is None else end) - rows.next_offset)
+        self.lag = max(0, (rows.last_stable if end is None else end) - rows.next_offset)
         return Read(
             rows.asked_ms, rows.start, rows.next_offset, rows.high_watermark, rows.leader_epoch,
             position,
@@ -82,4 +82,4 @@ class Following:
         if replaying is not None:
             await replaying.aclose()
         self._around.fetcher.forget(self._at)
-        self._next = -1
+        self._next = self.lag = -1

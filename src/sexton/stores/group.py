@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 
 from sexton.base.errors import PeerError, Refused
@@ -28,7 +28,7 @@ from sexton.client.client import Client
 from sexton.client.connection import refused
 from sexton.client.retrying import PASSING
 from sexton.client.transacting import GROUP
-from sexton.machines.stores_assignment import Share, TaskId, assign
+from sexton.machines.stores_assignment import Member, Share, TaskId, assign
 from sexton.protocol.messages.heartbeat import HeartbeatRequest
 from sexton.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -41,14 +41,28 @@ from sexton.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
 )
 from sexton.stores.coordinators import Coordinator
-from sexton.stores.producing import Membership
-from sexton.stores.sayings import Claims, decode_claims, decode_share, encode_claims, encode_share
+from sexton.stores.producing import FOR_GOOD, Membership, for_good
+from sexton.stores.sayings import (
+    Claims,
+    agreed,
+    decode_claims,
+    decode_share,
+    encode_claims,
+    encode_share,
+)
 
 PROTOCOL = "sexton-stores"
 _TYPE = "consumer"
 _JOIN = range(4, 10)
 _LEAVE = range(3, 6)  # several members at once
 _PAUSE_S = 0.2
+_NEVER_A_MEMBER = frozenset(
+    {
+        KafkaError.INCONSISTENT_GROUP_PROTOCOL,  # the group is somebody else's
+        KafkaError.INVALID_GROUP_ID,
+        KafkaError.INVALID_SESSION_TIMEOUT,
+    }
+)
 
 log = logging.getLogger("sexton.stores")
 
@@ -66,8 +80,9 @@ class GroupConfig:
 class Group:
     """The callbacks are the instance's; they are called one at a time.
 
-    `shared` is told of our share, and answers whether something was given up. `lost` returns when
-    all work on what we owned has ended.
+    `partitions` counts those of topics, as far as we may look at them. `shared` is told of our
+    share, and answers whether something was given up. `lost` returns when all work on what we owned
+    has ended.
     """
 
     def __init__(
@@ -75,14 +90,14 @@ class Group:
         client: Client,
         config: GroupConfig,
         claims: Callable[[], Awaitable[Claims]],
-        all_tasks: Callable[[], Awaitable[list[TaskId]]],
+        partitions: Callable[[Iterable[str]], Awaitable[dict[str, int]]],
         shared: Callable[[Share], Coroutine[None, None, bool]],
         renewed: Callable[[int], None],
         lost: Callable[[], Awaitable[None]],
         hindered: Callable[[], str | None],
     ) -> None:
         self._client, self._config = client, config
-        self._claims, self._all_tasks, self._shared = claims, all_tasks, shared
+        self._claims, self._partitions, self._shared = claims, partitions, shared
         self._renewed, self._lost, self._hindered = renewed, lost, hindered
         self._coordinator = Coordinator(client, GROUP, config.group)
         self._member_id = ""
@@ -160,6 +175,8 @@ class Group:
             await self._forget_all()
         elif error.error is KafkaError.REBALANCE_IN_PROGRESS:
             pass
+        elif error.error in FOR_GOOD | _NEVER_A_MEMBER:
+            raise for_good(error)
         else:
             level = logging.INFO if error.error in PASSING else logging.WARNING
             log.log(level, "cannot join the group", extra={"why": str(error)})
@@ -186,7 +203,6 @@ class Group:
 
     async def _beat(self) -> None:
         """Until there is a reason to join again."""
-        self._rejoin.clear()
         silent_since: float | None = None
         loop = asyncio.get_running_loop()
         while True:
@@ -235,8 +251,8 @@ class Group:
     # ── joining ──
 
     async def _join(self) -> Share:
+        self._rejoin.clear()  # what changes from here on the leader has not heard yet
         claims = await self._claims()
-        self._topics = claims.tasks
         answer = await self._ask_to_join(claims)
         self._member_id, self._generation = answer.member_id, answer.generation_id
         # What we said we own nobody else is given before we give it up: it is ours in this
@@ -280,10 +296,25 @@ class Group:
         raise PeerError(self._config.group, "does not let us in")
 
     async def _decide(self, answer: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        members = [decode_claims(each.member_id, each.metadata).member for each in answer.members]
-        self.members = len(members)
-        shares = assign(await self._all_tasks(), members, self._config.standbys)
+        said = [decode_claims(each.member_id, each.metadata) for each in answer.members]
+        self.members = len(said)
+        inputs, members, wrong = agreed(said)
+        for each in wrong:
+            log.error("instances do not agree about their tasks", extra={"why": each})
+        shares = assign(await self._tasks(inputs, members), members, self._config.standbys)
         return [
-            SyncGroupRequestAssignment(name, encode_share(share, self._topics))
+            SyncGroupRequestAssignment(name, encode_share(share, inputs))
             for name, share in shares.items()
         ]
+
+    async def _tasks(self, inputs: Mapping[str, str], members: Iterable[Member]) -> list[TaskId]:
+        """Also those that only others have code for."""
+        counts = await self._partitions(inputs.values())
+        found = {
+            TaskId(name, number)
+            for name, topic in inputs.items()
+            for number in range(counts.get(topic, 0))
+        }
+        # Of a topic that we may not look at, whoever has something keeps it.
+        found |= {id_ for each in members for id_ in each.owned if id_.task in inputs}
+        return sorted(found)

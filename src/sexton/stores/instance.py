@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from sexton.base.errors import ConfigError, SextonError
+from sexton.base.errors import ConfigError, Refused, SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.settings import client_config
@@ -81,7 +81,7 @@ class Instance:
                 config.standbys,
             ),
             self._claims,
-            self._all_tasks,
+            self._partitions,
             self._shared,
             self._renewed,
             self._lost,
@@ -168,9 +168,10 @@ class Instance:
         """Copies from an earlier life, to be named when we join."""
         if self.config.store != "rocksdb":
             return
-        for id_ in await self._all_tasks():
-            if self.config.directory(*id_).is_dir():
-                await self._worker(id_)
+        for name, count in self.input_partitions.items():
+            for id_ in (TaskId(name, partition) for partition in range(count)):
+                if self.config.directory(*id_).is_dir():
+                    await self._worker(id_)
 
     async def _worker(self, id_: TaskId) -> Worker:
         worker = self.workers.get(id_)
@@ -185,15 +186,22 @@ class Instance:
 
     async def _claims(self) -> Claims:
         owned = sorted(self._owned)
-        copies = {id_: each.position for id_, each in self.workers.items() if each.position > 0}
-        return Claims({task.name: task.input for task in self.tasks.values()}, owned, copies)
+        workers = {id_: w for id_, w in self.workers.items() if w.position > 0 and not w.is_old}
+        copies = {id_: each.position for id_, each in workers.items()}
+        lags = {id_: each.missing for id_, each in workers.items() if each.missing is not None}
+        return Claims({task.name: task.input for task in self.tasks.values()}, owned, copies, lags)
 
-    async def _all_tasks(self) -> list[TaskId]:
-        return [
-            TaskId(name, partition)
-            for name, count in self.input_partitions.items()
-            for partition in range(count)
-        ]
+    async def _partitions(self, topics: Iterable[str]) -> dict[str, int]:
+        """One that only others read is looked up; one that we may not see is left out."""
+        ours = {task.input: self.input_partitions[task.name] for task in self.tasks.values()}
+        found = dict(ours)
+        for topic in sorted(set(topics) - set(ours)):
+            try:
+                found[topic] = len((await self._joining.topology([topic])).topic(topic).partitions)
+            except Refused as error:
+                about = {"topic": topic, "why": str(error)}
+                log.warning("its tasks stay where they are", extra=about)
+        return found
 
     def _renewed(self, generation: int) -> None:
         for id_ in self._owned:

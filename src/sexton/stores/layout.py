@@ -51,6 +51,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
             "position": checkpoint.position,
             "leader_epoch": checkpoint.leader_epoch,
             "caught_up_ms": checkpoint.caught_up_ms,
+            "before_marker": checkpoint.before_marker,
         },
         separators=(",", ":"),
     ).encode()
@@ -65,7 +66,11 @@ def decode_checkpoint(value: bytes | None) -> Checkpoint | None:
             raise CorruptLog("the checkpoint", f"has format {said['format']}, we know {FORMAT}")
         lineage = Lineage(str(said["cluster_id"]), bytes.fromhex(said["topic_id"]))
         return Checkpoint(
-            lineage, int(said["position"]), int(said["leader_epoch"]), int(said["caught_up_ms"])
+            lineage,
+            int(said["position"]),
+            int(said["leader_epoch"]),
+            int(said["caught_up_ms"]),
+            said.get("before_marker") is True,  # older versions do not say
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptLog("the checkpoint", f"cannot be read: {error}") from None

@@ -18,7 +18,7 @@ from sexton.machines.stores_assignment import TaskId
 from sexton.machines.stores_events import Apply, Lineage, Opened
 from sexton.stores import disks
 from sexton.stores.batches import BatchMaker, Outputs
-from sexton.stores.disks import Disk, MemoryDisk, RocksDisk
+from sexton.stores.disks import DamagedStore, Disk, MemoryDisk, RocksDisk
 from sexton.stores.fetching import now_ms
 from sexton.stores.layout import (
     CHECKPOINT,
@@ -59,7 +59,7 @@ class Local:
             found = decode_checkpoint(self.disk.get(CHECKPOINT))
             input_position = decode_position(self.disk.get(POSITION))
         except CorruptLog as error:
-            damaged = str(error)
+            damaged, found, input_position = str(error), None, None
         if found is None and input_position is not None:
             damaged = "it has an input position and no checkpoint"
         self.drop()
@@ -70,10 +70,15 @@ class Local:
         try:
             self.disk = RocksDisk(path)
             return None
-        except CorruptLog as error:
+        except DamagedStore as error:
             disks.remove(path)
             self.disk = RocksDisk(path)
             return error.why
+
+    @property
+    def damage(self) -> str | None:
+        """Why the disk is of no use until it is wiped."""
+        return self.disk.damage
 
     def close(self) -> None:
         self.disk.close()

@@ -81,6 +81,8 @@ HOPELESS: Final = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+# Of these, one may pass: whoever may wait for longer does.
+FOR_GOOD: Final = HOPELESS - {KafkaError.UNKNOWN_TOPIC_OR_PARTITION}
 PATIENCE = Patience(timeout_ms=20_000, backoff_ms=10, most_backoff_ms=250)
 
 
@@ -91,6 +93,10 @@ class Membership:
     group: str
     member_id: str
     generation: int
+
+
+class RefusedForGood(SextonError):
+    """Kafka refuses what is asked, and would refuse it again: rights are missing, mostly."""
 
 
 class NotWritten(SextonError):
@@ -277,6 +283,12 @@ def is_fenced(error: SextonError) -> bool:
 
 def is_hopeless(error: SextonError) -> bool:
     return isinstance(error, Refused) and error.error in HOPELESS
+
+
+def for_good(error: Refused) -> RefusedForGood:
+    """As it is told to people, with a remedy."""
+    hint = error.hint or "see its rights: topics, group and transactional ids of the application"
+    return RefusedForGood(error.subject, error.why, hint)
 
 
 def is_left_behind(error: SextonError) -> bool:

@@ -26,7 +26,8 @@ class Rows:
     high_watermark: int
     leader_epoch: int  # of the last batch; -1: there is none
     size_bytes: int
-    asked_ms: int = 0
+    asked_ms: int
+    last_stable: int  # up to where there was something to read
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -40,7 +41,7 @@ def rows_of(at: TopicPartition, chunk: Chunk, start: int, end: int | None, asked
     for batch in chunk.batches():
         epoch = max(epoch, batch.header.partition_leader_epoch)
     next_offset = chunk.next_offset if end is None else min(chunk.next_offset, end)
-    about = (chunk.high_watermark, epoch, size, asked_ms)
+    about = (chunk.high_watermark, epoch, size, asked_ms, chunk.last_stable)
     if not shown:
         return Rows(start, next_offset, [], [], [], [], *about)
     whole = sum(len(batch.data) for batch in shown) == size

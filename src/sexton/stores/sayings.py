@@ -7,8 +7,8 @@ assignor, so that everybody's tools show a group of consumers with partitions.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sexton.machines.stores_assignment import Member, Share, TaskId
 from sexton.protocol.coordinator.consumer_protocol import (
@@ -28,6 +28,7 @@ class Claims:
     tasks: dict[str, str]  # name -> input topic
     owned: list[TaskId]
     copies: dict[TaskId, int]  # verified: task -> position
+    lags: dict[TaskId, int] = field(default_factory=dict)  # of copies that follow the changelog
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +38,49 @@ class Said:
     member: Member
 
 
+def agreed(said: Sequence[Said]) -> tuple[dict[str, str], list[Member], list[str]]:
+    """All tasks that anybody has code for with their inputs, who may have them, and what is wrong.
+
+    Members may be of different versions, in a rolling deploy. Each gets what it has code for. Two
+    tasks with one input would commit the same offsets of the group, so only one of them is shared:
+    the one that somebody works on.
+    """
+    owned = {id_.task for each in said for id_ in each.member.owned}
+    ordered = sorted(said, key=lambda each: each.member.name)
+    inputs: dict[str, str] = {}
+    wrong: list[str] = []
+    for name in sorted({task for each in said for task in each.topics}):
+        told = {each.topics[name]: None for each in _owners_first(ordered, name)}
+        inputs[name], *others = told
+        if others:
+            wrong.append(f"{name} reads {inputs[name]} here and {', '.join(others)} there")
+    tasks: dict[str, str] = {}  # input -> task
+    for name in sorted(inputs, key=lambda name: (name not in owned, name)):
+        first = tasks.setdefault(inputs[name], name)
+        if first != name:
+            wrong.append(f"{first} and {name} both read {inputs[name]}: {name} gets no work")
+    shared = {name: topic for topic, name in sorted(tasks.items())}
+    members = [
+        replace(
+            each.member,
+            tasks=frozenset(n for n, topic in each.topics.items() if shared.get(n) == topic),
+        )
+        for each in said
+    ]
+    return shared, members, wrong
+
+
+def _owners_first(said: Iterable[Said], task: str) -> list[Said]:
+    able = [each for each in said if task in each.topics]
+    return sorted(able, key=lambda each: all(id_.task != task for id_ in each.member.owned))
+
+
 def encode_claims(claims: Claims, instance: str, generation: int) -> bytes:
-    copies: dict[str, dict[str, int]] = {}
-    for (task, partition), position in sorted(claims.copies.items()):
-        copies.setdefault(task, {})[str(partition)] = position
     said = {
         "tasks": dict(sorted(claims.tasks.items())),
         "owned": [[task, partition] for task, partition in sorted(claims.owned)],
-        "copies": copies,
+        "copies": _by_task(claims.copies),
+        "lags": _by_task(claims.lags),
         "instance": instance,
     }
     topics = sorted(set(claims.tasks.values()))
@@ -55,14 +91,10 @@ def encode_claims(claims: Claims, instance: str, generation: int) -> bytes:
 def decode_claims(member_id: str, metadata: bytes) -> Said:
     told = decode_versioned(ConsumerProtocolSubscription, metadata, from_the_future=True)
     said = json.loads(told.user_data or b"{}")
-    copies = {
-        TaskId(task, int(partition)): int(position)
-        for task, some in said.get("copies", {}).items()
-        for partition, position in some.items()
-    }
+    copies, lags = _by_id(said.get("copies", {})), _by_id(said.get("lags", {}))
     topics = dict(said.get("tasks", {}))
     owned = frozenset(_ids(said.get("owned", [])))
-    member = Member(member_id, frozenset(topics), owned, told.generation_id, copies)
+    member = Member(member_id, frozenset(topics), owned, told.generation_id, copies, lags)
     return Said(str(said.get("instance", member_id)), topics, member)
 
 
@@ -97,6 +129,21 @@ def decode_share(assignment: bytes) -> Share:
         list(_ids(said.get(name, []))) for name in ("active", "standby", "warming")
     )
     return Share(active, standby, warming)
+
+
+def _by_task(numbers: Mapping[TaskId, int]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for (task, partition), number in sorted(numbers.items()):
+        found.setdefault(task, {})[str(partition)] = number
+    return found
+
+
+def _by_id(numbers: Mapping[str, Mapping[str, int]]) -> dict[TaskId, int]:
+    return {
+        TaskId(task, int(partition)): int(number)
+        for task, some in numbers.items()
+        for partition, number in some.items()
+    }
 
 
 def _ids(pairs: Iterable[tuple[str, int]]) -> Iterable[TaskId]:

@@ -8,6 +8,9 @@ There is one thing under way at any time. What the group says comes in between: 
 wants something else, what was under way is cancelled first. `process` and disk writes run in a
 thread, so heartbeats go on; a thread cannot be cancelled, so it is told to begin no further record
 and waited for, and what it wrote is in an overlay that nobody looks at any more.
+
+If the disk turns out to be damaged, whoever met it, whatever came of it is dropped, and the machine
+hears of that instead (`Spoilt`).
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ import time
 from sexton.base.errors import PeerError, Refused, SextonError
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
+from sexton.client.reading import LogTruncated
 from sexton.client.transacting import stable_offset
 from sexton.machines import stores as machine
-from sexton.machines.stores_assignment import TaskId
+from sexton.machines.stores_assignment import CAUGHT_UP, TaskId
 from sexton.machines.stores_events import (
     Apply,
     BoundsTold,
@@ -42,6 +46,7 @@ from sexton.machines.stores_events import (
     Replay,
     Role,
     Run,
+    Spoilt,
     Stop,
     TaskConfig,
     Tick,
@@ -51,11 +56,12 @@ from sexton.stores import changelog as changelogs
 from sexton.stores.calling import Calling
 from sexton.stores.changelog import Changelog
 from sexton.stores.committing import Committing
+from sexton.stores.disks import DamagedStore
 from sexton.stores.fetching import Reader, now_ms
 from sexton.stores.following import Following
 from sexton.stores.local import Local
 from sexton.stores.numbers import Progress
-from sexton.stores.producing import PATIENCE, TaskProducer
+from sexton.stores.producing import FOR_GOOD, PATIENCE, TaskProducer, for_good
 from sexton.stores.rows import Rows
 from sexton.stores.surroundings import Surroundings
 from sexton.stores.task import Task
@@ -65,6 +71,7 @@ from sexton.stores.warmth import Warmth
 _RETRY_S = 0.2
 _QUIET_S = 0.5  # between two looks at the clock while there is no input
 
+_GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError.UNKNOWN_TOPIC_OR_PARTITION)
 _INPUT_HINT = "reset the group's offsets and take a new application id, if they may be skipped"
 
 log = logging.getLogger("sexton.stores")
@@ -117,10 +124,14 @@ class Worker:
     # ── for the instance ──
 
     async def open(self) -> None:
-        opened = await self._around.thread(self._local.open, self._changelog.lineage)
-        for effect in self.machine.handle(opened):
-            assert isinstance(effect, Wipe)
-            await self._around.thread(self._local.wipe, effect.why)
+        try:
+            opened = await self._around.thread(self._local.open, self._changelog.lineage)
+            for effect in self.machine.handle(opened):
+                assert isinstance(effect, Wipe)
+                await self._around.thread(self._local.wipe, effect.why)
+        except BaseException:  # cancelled, too: nobody else would ever close it
+            await self._around.thread(self._local.close)
+            raise
         self._written_down()
         self._life = asyncio.create_task(self._live(), name=str(self))
 
@@ -157,6 +168,17 @@ class Worker:
         """That of the verified copy; 0: there is none."""
         store = self.machine.store
         return 0 if store is None else store.position
+
+    @property
+    def is_old(self) -> bool:
+        """By time alone it may lack tombstones; whether it does is seen when it is used."""
+        return self.machine.needs_mtro(now_ms())
+
+    @property
+    def missing(self) -> int | None:
+        """Changelog records that it saw it had not read yet; None: it does not look."""
+        lag = 0 if self.machine.is_running else self._following.lag
+        return lag if lag >= 0 else None
 
     @property
     def state(self) -> str:
@@ -223,6 +245,14 @@ class Worker:
             await asyncio.gather(doing, return_exceptions=True)
 
     async def _carry_out(self, effects: list[Effect]) -> None:
+        try:
+            await self._carry_out_all(effects)
+            return
+        except DamagedStore as error:
+            spoilt = Spoilt(error.why)
+        await self._carry_out(self.machine.handle(spoilt))
+
+    async def _carry_out_all(self, effects: list[Effect]) -> None:
         self._wanted = None
         for effect in effects:
             match effect:
@@ -248,18 +278,33 @@ class Worker:
         self._doing = asyncio.create_task(self._do(effect))
 
     async def _do(self, effect: Effect) -> Event | None:
-        """Trouble with brokers passes, or the machine's patience ends; None: do it again."""
+        """None: do it again."""
+        event: Event | None = None
+        try:
+            event = await self._try(effect)
+        except Exception:
+            if self._local.damage is None:
+                raise
+        damage = self._local.damage  # `process` may have caught it, and a query may have met it
+        return event if damage is None else Spoilt(damage)
+
+    async def _try(self, effect: Effect) -> Event | None:
+        """Trouble with brokers passes, or the machine's patience ends."""
         try:
             return await self._once(effect)
+        except LogTruncated as error:
+            return Spoilt(error.why)
         except (PeerError, Refused) as error:
-            gone = isinstance(error, Refused) and error.error is KafkaError.OFFSET_OUT_OF_RANGE
-            if gone and isinstance(effect, Run):
+            code = error.error if isinstance(error, Refused) else KafkaError.NONE
+            if isinstance(error, Refused) and code in FOR_GOOD:
+                raise for_good(error) from None
+            if isinstance(effect, Run) and code in _GONE:
                 raise InputGone(str(self._input_at), error.why, _INPUT_HINT) from None
             log.warning("waiting for Kafka", extra={"task": str(self), "why": str(error)})
             await self._following.drop()
             self._around.fetcher.forget(self._input_at)
             await asyncio.sleep(_RETRY_S)
-            if gone and isinstance(effect, Replay):
+            if isinstance(effect, Replay) and code is KafkaError.OFFSET_OUT_OF_RANGE:
                 return PositionGone()
             return Tick(now_ms())
 
@@ -274,9 +319,9 @@ class Worker:
                 group = self._around.config.application_id
                 found = await stable_offset(self._around.client, group, self._input_at, PATIENCE)
                 return OffsetTold(None if found is None else found.offset)
-            case FindBounds(position, epoch, least_end):
+            case FindBounds(position, epoch, least_end, least_epoch):
                 asked_ms, client, at = now_ms(), self._around.client, self._changelog_at
-                told = await changelogs.bounds(client, at, position, epoch, least_end)
+                told = await changelogs.bounds(client, at, position, epoch, least_end, least_epoch)
                 return BoundsTold(asked_ms, told)
             case Replay(start, end):
                 return await self._read(start, end)
@@ -313,7 +358,8 @@ class Worker:
 
     def _broke(self, error: Exception) -> None:
         """`process` raised, or we are wrong: nothing of it is committed."""
-        self.stopped = f"{type(error).__name__}: {error}"
+        hint = error.hint if isinstance(error, SextonError) else None
+        self.stopped = f"{type(error).__name__}: {error}" + (f" ({hint})" if hint else "")
         log.error("task failed", extra={"task": str(self), "why": self.stopped}, exc_info=error)
         self._settled()
         self._around.failed(self.id, self.stopped)
@@ -324,7 +370,7 @@ class Worker:
         read = await self._following.read(start, end, self._local)
         if read is None:
             return Tick(now_ms())
-        if end is None and self._following.lag == 0:
+        if end is None and self._following.lag <= CAUGHT_UP // 2:  # so that it still is when asked
             self._around.caught_up(self.id)
         if self.machine.needs_mtro(now_ms()):
             mtro = await changelogs.mtro(self._around.client, self._changelog_at)
@@ -344,14 +390,16 @@ class Worker:
             await asyncio.Event().wait()  # until the group says what comes next
         reader = await self._reader()
         due_s = self._committing.last_s + self._around.config.commit_interval_ms / 1000
+        quiet_s = time.monotonic() + _QUIET_S
         while self._settling is None:
-            wait_s = max(due_s - time.monotonic(), 0.001) if self._dirty else _QUIET_S
-            rows = await reader.take(wait_s)
-            if rows is not None:
+            until_s = due_s if self._dirty else quiet_s
+            rows = await reader.take(max(until_s - time.monotonic(), 0.001))
+            if rows is not None:  # they may be none: then the leader says that it has no more
                 await self._process(rows)
-            elif not self._dirty:
+            now_s = time.monotonic()
+            if self._dirty and (now_s >= due_s or self._local.is_large):
                 break
-            if self._dirty and (time.monotonic() >= due_s or self._local.is_large):
+            if not self._dirty and now_s >= quiet_s:
                 break
         return CommitDue(now_ms())
 
@@ -375,6 +423,9 @@ class Worker:
         return running and phase.next_input != self.machine.input_position  # type: ignore[union-attr]
 
     async def _process(self, rows: Rows) -> None:
+        # Rows say which offsets they cover, those included that were compacted away or are markers:
+        # a stretch that begins elsewhere would be somebody else's, or one twice.
+        assert rows.start == self._processed_to, (rows.start, self._processed_to)
         self._input_lag = max(0, rows.high_watermark - rows.next_offset)
         if len(rows):
             local = self._local

@@ -15,6 +15,7 @@ from sexton.machines.stores_events import (
     Discard,
     Effect,
     Elsewhere,
+    Event,
     Fenced,
     FetchOffset,
     FindBounds,
@@ -30,6 +31,7 @@ from sexton.machines.stores_events import (
     Replay,
     Role,
     Run,
+    Spoilt,
     Stop,
     TaskConfig,
     Tick,
@@ -42,8 +44,12 @@ DAY_MS = 86_400_000
 NOW_MS = 100 * DAY_MS
 
 
-def at(position: int, caught_up_ms: int = NOW_MS) -> Checkpoint:
-    return Checkpoint(OURS, position, 0, caught_up_ms)
+def at(position: int, caught_up_ms: int = NOW_MS, epoch: int = 0) -> Checkpoint:
+    return Checkpoint(OURS, position, epoch, caught_up_ms)
+
+
+def committed_at(position: int, caught_up_ms: int = NOW_MS) -> Checkpoint:
+    return Checkpoint(OURS, position, 0, caught_up_ms, before_marker=True)
 
 
 def opened(found: Checkpoint | None = None, input_position: int | None = None) -> Task:
@@ -83,7 +89,8 @@ def test_nothing_is_applied_before_the_commit_is_confirmed() -> None:
     assert task.handle(Processed(9)) == []
     assert task.handle(CommitDue(NOW_MS)) == [Commit(1, 9, lands_at=10)]
     assert task.handle(CommitDue(NOW_MS)) == []  # one at a time
-    assert task.handle(Committed(NOW_MS, 13, 0)) == [Apply(at(13), 9), Run(9, promoted=False)]
+    effects = task.handle(Committed(NOW_MS, 13, 0))
+    assert effects == [Apply(committed_at(13), 9), Run(9, promoted=False)]
 
 
 def test_an_abort_goes_back_to_what_is_committed() -> None:
@@ -163,6 +170,34 @@ def test_nobody_is_waited_for_without_an_end() -> None:
     assert "what this task wrote below 15" in stop.why
 
 
+def test_no_step_of_a_promotion_is_waited_for_without_an_end() -> None:
+    steps: tuple[tuple[list[Event], str], ...] = (
+        ([], "no new producer epoch was given, though asked for 60 s"),
+        ([Initialised()], "the group's offset was not told, though asked for 60 s"),
+        ([Initialised(), OffsetTold(5)], "nobody said where the changelog ends"),
+    )
+    for answers, why in steps:
+        task = opened(at(10), 5)
+        task.handle(Given(NOW_MS, Role.ACTIVE, 1))
+        for answer in answers:
+            task.handle(answer)
+        assert task.handle(Tick(NOW_MS)) == []
+        assert task.handle(Tick(NOW_MS + 60_000)) == []
+        discard, stop = task.handle(Tick(NOW_MS + 60_001))
+        assert discard == Discard()
+        assert isinstance(stop, Stop)
+        assert why in stop.why
+
+
+def test_an_answer_gives_the_next_step_its_own_time() -> None:
+    task = opened(at(10), 5)
+    task.handle(Given(NOW_MS, Role.ACTIVE, 1))
+    task.handle(Tick(NOW_MS))
+    task.handle(Initialised())
+    assert task.handle(Tick(NOW_MS + 60_001)) == []
+    assert task.handle(Tick(NOW_MS + 120_002))[0] == Discard()
+
+
 def test_a_copy_does_not_wait_for_what_its_instance_wrote() -> None:
     task = running()
     landing_elsewhere(task, 10, 14)
@@ -227,6 +262,137 @@ def test_a_disk_older_than_the_tombstones_goes_unless_the_cluster_knows_better()
     task = opened(old, 5)
     task.handle(Given(NOW_MS, Role.STANDBY, 1))
     assert task.handle(bounds(10)) == [Replay(10, None)]  # nothing was written since
+
+
+def test_a_commits_own_marker_is_nothing_that_a_store_could_miss() -> None:
+    """However long it was away, on a Kafka that says nothing of its tombstones."""
+    for store, end, goes in (
+        (committed_at(10, NOW_MS - DAY_MS), 10, False),  # the marker is on its way
+        (committed_at(10, NOW_MS - DAY_MS), 11, False),
+        (committed_at(10, NOW_MS - DAY_MS), 12, True),  # somebody has written since
+        (at(10, NOW_MS - DAY_MS), 11, True),  # it was read: what comes next may be anybody's
+    ):
+        task = opened(store, 5)
+        task.handle(Given(NOW_MS, Role.STANDBY, 1))
+        assert isinstance(task.handle(bounds(end))[0], Wipe) is goes
+
+
+def test_a_former_owner_steps_over_its_marker_and_works() -> None:
+    task = opened(committed_at(10, NOW_MS - DAY_MS), 5)
+    task.handle(Given(NOW_MS, Role.ACTIVE, 1))
+    task.handle(Initialised())
+    task.handle(OffsetTold(5))
+    assert task.handle(bounds(11)) == [Replay(10, 11)]
+    read = task.handle(Read(NOW_MS, 10, 11, 11, 0, None))
+    # That it lacks nothing is shown by its first commit: whoever told the end may be out of date.
+    assert read == [Apply(at(11, NOW_MS - DAY_MS), 5), Run(5, promoted=True)]
+    assert landing_elsewhere(task, 11, 20) == [Discard(), InitProducer()]
+    task.handle(Initialised())
+    task.handle(OffsetTold(5))
+    assert isinstance(task.handle(bounds(22))[0], Wipe)
+
+
+def test_what_was_written_after_the_marker_is_too_old_to_be_read() -> None:
+    task = opened(committed_at(10, NOW_MS - DAY_MS), 5)
+    task.handle(Given(NOW_MS, Role.STANDBY, 1))
+    task.handle(bounds(11))
+    wiped, _ = task.handle(Read(NOW_MS, 10, 13, 13, 0, 6))
+    assert isinstance(wiped, Wipe)
+
+
+# ── a changelog that was cut by an unclean election ──
+
+
+def test_records_of_a_new_leader_are_not_taken_before_it_was_asked() -> None:
+    task = opened(at(10), 5)
+    task.handle(Given(NOW_MS, Role.STANDBY, 1))
+    task.handle(bounds(10, leader_epoch=0))
+    news = Read(NOW_MS, 10, 12, 12, 1, 6)
+    assert task.handle(news) == [FindBounds(10, 0, least_epoch=1)]
+    # Its log goes on where the store ends: now they are.
+    assert task.handle(bounds(12, leader_epoch=1, parts_at=10)) == [Replay(10, None)]
+    assert task.handle(news) == [Apply(at(12, epoch=1), 6), Replay(12, None)]
+
+
+def test_a_new_leader_that_lacks_what_was_read_costs_the_store() -> None:
+    promotion: list[Event] = [Initialised(), OffsetTold(5)]
+    for role in (Role.STANDBY, Role.ACTIVE):
+        task = opened(at(10), 5)
+        task.handle(Given(NOW_MS, role, 1))
+        for event in promotion if role is Role.ACTIVE else []:
+            task.handle(event)
+        task.handle(bounds(14, leader_epoch=0))
+        task.handle(Read(NOW_MS, 10, 12, 14, 0, None))
+        assert task.handle(Read(NOW_MS, 12, 14, 14, 1, 6)) == [FindBounds(12, 0, least_epoch=1)]
+        wiped, replay = task.handle(bounds(14, leader_epoch=1, parts_at=11))
+        assert isinstance(wiped, Wipe)
+        assert replay == Replay(0, None if role is Role.STANDBY else 14)
+
+
+def test_epochs_from_before_the_promotion_are_no_news() -> None:
+    """The leader of epoch 7 was asked, and everything before it is in its log."""
+    task = opened(at(10), 5)
+    task.handle(Given(NOW_MS, Role.STANDBY, 1))
+    task.handle(bounds(20, leader_epoch=7))
+    assert task.handle(Read(NOW_MS, 10, 15, 20, 3, None))[1:] == [Replay(15, None)]
+    assert task.handle(Read(NOW_MS, 15, 20, 20, 7, None))[1:] == [Replay(20, None)]
+
+
+def test_an_owner_whose_changelog_has_a_new_leader_reads_before_it_goes_on() -> None:
+    """What it has committed is in the log, but perhaps not on top of what it has."""
+    task = opened(at(10), 5)
+    for event in (Given(NOW_MS, Role.ACTIVE, 1), Initialised(), OffsetTold(5)):
+        task.handle(event)
+    task.handle(bounds(10, leader_epoch=3))
+    task.handle(Processed(9))
+    task.handle(CommitDue(NOW_MS))
+    assert task.handle(Committed(NOW_MS, 13, 4)) == [Discard(), InitProducer()]
+    task.handle(Initialised())
+    assert task.handle(OffsetTold(9)) == [FindBounds(10, 0, least_epoch=3)]
+    assert task.handle(bounds(14, leader_epoch=4, parts_at=10)) == [Replay(10, 14)]
+    task.handle(Read(NOW_MS, 10, 14, 14, 4, 9))
+    task.handle(Processed(12))
+    task.handle(CommitDue(NOW_MS))
+    assert task.handle(Committed(NOW_MS, 17, 4))[1:] == [Run(12, promoted=False)]
+
+
+def test_a_restore_that_has_to_ask_again_and_again_stops() -> None:
+    task = opened(at(10), 5)
+    for event in (Given(NOW_MS, Role.ACTIVE, 1), Initialised(), OffsetTold(5), bounds(20)):
+        task.handle(event)
+    later = Bounds(0, 20, 20)
+    assert task.handle(PositionGone()) == [FindBounds(10, 0)]
+    assert task.handle(BoundsTold(NOW_MS + 60_000, later)) == [Replay(10, 20)]
+    assert task.handle(PositionGone()) == [FindBounds(10, 0)]
+    _, stop = task.handle(BoundsTold(NOW_MS + 60_001, later))
+    assert isinstance(stop, Stop)
+    assert "has not moved" in stop.why
+
+
+# ── a store that is of no use ──
+
+
+def test_a_spoilt_store_is_rebuilt_by_whoever_has_it() -> None:
+    task = running()
+    task.handle(Processed(9))
+    assert task.handle(Spoilt("bits")) == [Discard(), Wipe("bits"), InitProducer()]
+    task = opened(at(10), 5)
+    task.handle(Given(NOW_MS, Role.STANDBY, 1))
+    task.handle(bounds(20))
+    assert task.handle(Spoilt("bits")) == [Wipe("bits"), FindBounds(-1, -1)]
+    assert opened(at(10), 5).handle(Spoilt("bits")) == [Wipe("bits")]
+
+
+def test_a_disk_that_spoils_everything_stops_the_task() -> None:
+    task = running()
+    for _ in range(3):
+        assert task.handle(Spoilt("bits"))[-1] == InitProducer()
+        for event in (Initialised(), OffsetTold(5), bounds(10)):
+            task.handle(event)
+        task.handle(Read(NOW_MS, 0, 10, 10, 0, 5))
+    *_, stop = task.handle(Spoilt("bits"))
+    assert isinstance(stop, Stop)
+    assert "of no use 4 times in a row, at last: bits" in stop.why
 
 
 def test_a_restore_that_takes_longer_than_tombstones_are_kept_begins_again() -> None:

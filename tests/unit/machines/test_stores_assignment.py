@@ -13,9 +13,10 @@ FAR = 10 * CAUGHT_UP
 def member(name: str, owned: list[int] | None = None, **more: object) -> Member:
     ids = frozenset(TaskId("t", number) for number in owned or ())
     copies = {TaskId("t", n): p for n, p in more.pop("copies", {}).items()}  # type: ignore[attr-defined]
+    lags = {TaskId("t", n): p for n, p in more.pop("lags", {}).items()}  # type: ignore[attr-defined]
     generation = more.pop("generation", 1)
     assert isinstance(generation, int)
-    return Member(name, frozenset({"t"}), ids, generation, copies)
+    return Member(name, frozenset({"t"}), ids, generation, copies, lags)
 
 
 def numbers(share: Share) -> list[int]:
@@ -63,6 +64,31 @@ def test_a_cold_member_warms_up_before_it_works() -> None:
     shares = assign(TASKS, [before[0], member("b", copies=warm)], 0)
     assert len(numbers(shares["a"])) == 4  # they are given up now
     assert shares["b"].warming != []  # and two more are warmed up
+
+
+def test_a_copy_that_is_warm_by_its_own_account_is_warm() -> None:
+    """Its owner told its own position a moment later, when much more had been written."""
+    owned = dict.fromkeys(range(6), FAR)
+    before = [
+        member("a", [0, 1, 2, 3, 4, 5], copies=owned),
+        member("b", copies={0: 5 * CAUGHT_UP, 1: 5 * CAUGHT_UP}, lags={0: 0, 1: CAUGHT_UP}),
+    ]
+    shares = assign(TASKS, before, 0)
+    assert numbers(shares["a"]) == [2, 3, 4, 5]  # the two are given up
+    assert not {TaskId("t", 0), TaskId("t", 1)} & set(shares["b"].warming)
+
+
+def test_a_copy_that_warms_up_is_no_standby_yet() -> None:
+    copies = dict.fromkeys(range(6), FAR)
+    before = [
+        member("a", [0, 1, 2], copies=copies),
+        member("b", [3, 4, 5], copies=copies),
+        member("c"),
+    ]
+    shares = assign(TASKS, before, 1)
+    assert shares["c"].warming != []
+    assert [task.partition for task in shares["a"].standby] == [3, 4, 5]
+    assert [task.partition for task in shares["b"].standby] == [0, 1, 2]
 
 
 def test_nobody_is_believed_who_missed_a_generation() -> None:
