@@ -216,19 +216,27 @@ class Leader:
     def __post_init__(self) -> None:
         self.proposed = self.proposed.raised_to(self.removable)
 
-    def start(self, log_end: int) -> list[LeaderEffect]:
+    def start(self, log_end: int, known: Removable) -> list[LeaderEffect]:
         """The term begins. If records were lost, this log is what counts from now on.
 
         Offsets from its end on will be given a second time: whatever was known of them, and agreed
         on, was about other records. (Whoever else leads later has copied this log, or has it.)
+
+        It may be of before an earlier loss, after which others led: then the controller has `known`
+        of less since. What was agreed on before is proposed once more, and not relied on until it
+        is written down again.
         """
         if self.began_in >= self.lost_in:
             return []
         mine, group = self.progress, self.removable
         self.progress = Progress(min(mine.mcco, log_end), min(mine.mxfo, log_end))
-        self.removable = Removable(min(group.mtro, log_end), min(group.mxro, log_end))
-        self.proposed, self.began_in = self.removable, self.term
-        return [Persist(self.progress, self.removable, self.began_in)]
+        self.proposed = Removable(min(group.mtro, log_end), min(group.mxro, log_end))
+        self.removable = Removable(
+            min(self.proposed.mtro, known.mtro), min(self.proposed.mxro, known.mxro)
+        )
+        self.began_in = self.term
+        persist = Persist(self.progress, self.removable, self.began_in)
+        return [persist] if self.proposed == self.removable else [persist, Propose(self.proposed)]
 
     def handle(self, event: LeaderEvent) -> list[LeaderEffect]:
         match event:

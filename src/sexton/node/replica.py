@@ -126,7 +126,7 @@ class Replica:
             role.waiting, self.role.waiting = self.role.waiting, []  # nothing is lost for them
         self._change_role(role)
         if talk is not None:
-            self.compaction_effects(role, talk.start(log.end_offset))
+            self.compaction_effects(role, talk.start(log.end_offset, record.removable))
         self.replication_effects(role, leader.start())
 
     def _follow(self, record: PartitionRecord) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from sexton.base.partitions import TopicPartition
 from sexton.log.partition import PartitionLog
 from sexton.machines.metadata import PartitionRecord
+from sexton.node.coordinators import TRANSACTION_STATE
 from sexton.node.replica import Replica
 from sexton.sim.looks import Group, Looks, where
 from sexton.sim.truth import batches
@@ -63,12 +64,26 @@ class Healed(Looks):
             if partition.topic not in topics:
                 continue
             record = self.image.partitions.get(partition)
-            for replica in self._running(partition, record) if record else []:
-                self._tidy(replica, group, slack)
+            if record is None:
+                continue
+            open_since = group.truth.first_open() if self._may_hang(partition) else None
+            for replica in self._running(partition, record):
+                sealed = replica.log.active.base_offset
+                end = sealed if open_since is None else min(sealed, open_since)
+                self._tidy(replica, group, slack, end)
 
-    def _tidy(self, replica: Replica, group: Group, slack: int) -> None:
+    def _may_hang(self, partition: TopicPartition) -> bool:
+        """Whose marker was lost, or whose coordinator forgot it, stays open until an administrator
+        ends it, and nothing beyond may go. Where nothing was lost there is no such excuse.
+        """
+        return any(
+            record.lost_in >= 0
+            for at, record in self.image.partitions.items()
+            if at == partition or at.topic == TRANSACTION_STATE
+        )
+
+    def _tidy(self, replica: Replica, group: Group, slack: int, sealed: int) -> None:
         log = replica.log
-        sealed = log.active.base_offset
         left = [w for w in witnesses(log) if w[1] < sealed]
         if len(left) > slack:
             what = f"{len(left)} witnesses are left below {sealed}: {left[:4]}"

@@ -88,7 +88,8 @@ class Steps:
             lost_in=world.lost_in,
             began_in=machine.began_in,
         )
-        world.leader.start(chosen.end)
+        # In a small world the controller hears at once of what this log relies on.
+        world.leader.start(chosen.end, machine.removable)
         machine.progress, machine.removable = world.leader.progress, world.leader.removable
         machine.began_in = world.leader.began_in
         if self.faults.kept_reports:

@@ -141,7 +141,7 @@ class Story:
             node, term, dict(self.members), chosen.progress, chosen.removable, self.lost_in,
             chosen.began_in,
         )  # fmt: skip
-        self.leader.start(log_end=1_000_000)
+        self.leader.start(1_000_000, self.leader.removable)
         for other in self.members:
             if other != node and other not in self.cut_off:
                 self._hear(other)
@@ -183,10 +183,27 @@ def test_after_a_loss_nothing_is_known_of_offsets_that_are_given_again() -> None
     """The log that counts from now on ends at 6; what was agreed beyond was about other records."""
     known = (Progress(19, 18), Removable(15, 4))
     leader = Leader(1, 5, {1: 0, 2: 1}, *known, lost_in=5, began_in=-1)
-    effects = leader.start(log_end=6)
+    effects = leader.start(log_end=6, known=Removable(15, 4))
     assert (leader.progress, leader.removable) == (Progress(6, 6), Removable(6, 4))
     assert effects == [Persist(Progress(6, 6), Removable(6, 4), began_in=5)]
     leader.check()
     # Negative control: once that is settled, its own end says nothing against what was agreed.
     later = Leader(1, 6, {1: 0, 2: 1}, *known, lost_in=5, began_in=5)
-    assert later.start(log_end=6) == [] and later.removable == Removable(15, 4)
+    assert later.start(6, Removable(15, 4)) == [] and later.removable == Removable(15, 4)
+
+
+def test_minima_of_before_an_earlier_loss_are_proposed_before_anybody_relies_on_them() -> None:
+    """It was away when records were lost first; the controller began with nothing then."""
+    leader = Leader(1, 9, {1: 0, 2: 1}, Progress(19, 18), Removable(15, 4), lost_in=9, began_in=-1)
+    effects = leader.start(log_end=20, known=Removable(0, 2))
+    persisted = Persist(Progress(19, 18), Removable(0, 2), began_in=9)
+    assert effects == [persisted, Propose(Removable(15, 4))]
+    (discard,) = [
+        effect
+        for effect in leader.handle(Register(2, 9, 1, 1, -1, Progress(30, 30)))
+        if isinstance(effect, Discard)
+    ]
+    assert discard.progress == Progress(15, 4) and discard.removable == Removable(0, 2)
+    leader.handle(Agreed(Removable(15, 4)))
+    assert leader.removable == Removable(15, 4)
+    leader.check()
