@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
+from sexton.base.errors import ConfigError
 from sexton.client.client import Client
 from sexton.records.layout import Codec
 from sexton.spark import Message, Output
@@ -136,13 +137,16 @@ def test_a_message_that_cannot_be_kept_is_named_with_the_remedy(
         raise ValueError(f"not {message.id}")
 
     ours = pipeline(three, "unkept", fails)
-    small = {"cleanup.policy": "compact", "max.message.bytes": "100"}
-    three.create_topic(ours.topics.retry, 2, configs=small)
+    driver = Driver(spark, ours)
+    driver.run(0, range(0))  # makes the topics
+    three.alter_topic(ours.topics.retry, {"max.message.bytes": 100})
     with pytest.raises(PythonException) as refused:
-        Driver(spark, ours).run(0, range(1, 2))
+        driver.run(1, range(1, 2))
     told = str(refused.value)
     assert "unkept-1-0: the message (key key-1) has to be kept, and cannot be" in told
     assert f"raise max.message.bytes of {ours.topics.retry}" in told
+    with pytest.raises(ConfigError, match=r"has max\.message\.bytes=100, and messages of up to"):
+        Driver(spark, ours).run(1, range(1, 2))  # and a query does not begin with it
 
 
 @pytest.fixture

@@ -173,7 +173,7 @@ def test_a_query_that_is_stopped_begins_no_attempt_more(
     spark: SparkSession, three: EmbeddedCluster, tmp_path: Path
 ) -> None:
     """Spark ends its job in the middle of a batch. Readers do not wait for what it left open."""
-    three.create_topic("stopped", 2)
+    three.create_topic("halted", 2)
     rows_to(tmp_path / "files", range(1))
     checkpoint, begun = str(tmp_path / "checkpoint"), tmp_path / "begun"
 
@@ -183,18 +183,18 @@ def test_a_query_that_is_stopped_begins_no_attempt_more(
                 marks.write("x")
             until(lambda: False, "the end of the task", 600)
 
-    settings = settings_for(three, "stopped", probe, attempts=5)
-    query = start(stream_of(spark, tmp_path / "files"), settings, checkpoint, "stopped")
+    settings = settings_for(three, "halted", probe, attempts=5)
+    query = start(stream_of(spark, tmp_path / "files"), settings, checkpoint, "halted")
     until(begun.exists, "a task that sends", 120)
     query.stop()
     assert not query.isActive
     assert begun.read_text() == "x"
-    until_ended(three.bootstrap_servers, "stopped")
+    until_ended(three.bootstrap_servers, "halted")
     start(
-        stream_of(spark, tmp_path / "files"), settings_for(three, "stopped"), checkpoint,
-        "stopped", AVAILABLE,
+        stream_of(spark, tmp_path / "files"), settings_for(three, "halted"), checkpoint,
+        "halted", AVAILABLE,
     ).awaitTermination()  # fmt: skip
-    assert trouble(committed(three, "stopped", 2), ROWS) == []
+    assert trouble(committed(three, "halted", 2), ROWS) == []
 
 
 def test_several_senders_write_one_transaction(

@@ -31,7 +31,6 @@ from sexton.broker.switchboard import Switchboard
 from sexton.broker.tls_stream import TlsStream
 from sexton.broker.traffic import Traffic
 from sexton.node.outside import Event
-from sexton.report.serving import cannot_listen
 
 log = logging.getLogger("sexton.broker.listener")
 
@@ -93,6 +92,8 @@ class Listener:
             found.bind((self._config.host, port))
         except OSError as error:
             found.close()
+            from sexton.report.serving import cannot_listen  # which most clusters never need
+
             raise cannot_listen(self._config.host, port, error, "--port") from error
         return found
 
