@@ -18,7 +18,7 @@ from sexton.machines.retry_rounds import Outcome
 from sexton.machines.retry_settings import Settings
 from sexton.machines.retry_task import Task
 from sexton.retry import Dead, Drop, Message, OrderedRetry, Retry, ordered_retry
-from sexton.retry.handlers import Calm, Handling, NeverRan, Plan, RoundOfTask
+from sexton.retry.handlers import LOOKS_EACH, Calm, Handling, NeverRan, Plan, RoundOfTask
 from sexton.retry.membership import membership
 from sexton.retry.messages import Payload, Place
 from sexton.retry.outcomes import check_errors, failure_of, outcome_of
@@ -219,6 +219,20 @@ def test_calm_ends_at_the_first_failure() -> None:
     plan.cut = True
     Handling(handle, {}).run_calm(cut, plan)
     assert cut.done == 0 and cut.failed is None
+
+
+def test_a_calm_round_without_time_left_is_not_one_without_progress() -> None:
+    calm = Calm(PLACE, [Polled(n, b"k", b"0") for n in range(3 * LOOKS_EACH)], until_s=0.0)
+    Handling(lambda _message: None, {}).run_calm(calm, Plan())
+    assert calm.done == LOOKS_EACH and calm.failed is None
+
+
+def test_a_key_function_that_is_cancelled_makes_its_message_poison() -> None:
+    def key(_message: object) -> bytes:
+        raise asyncio.CancelledError
+
+    keys, unknown = Handling(print, {}, key_of=key).keys_of([Polled(0, b"k", b"v")])
+    assert keys == [None] and isinstance(unknown[0], asyncio.CancelledError)
 
 
 def _not_one(data: bytes | None) -> Any:

@@ -11,15 +11,23 @@ The group's offset would tell as well; so it has expired, as those of a group wi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
 from sexton.machines import stores as machine
 from sexton.machines.stores_events import Effect
+from sexton.protocol.messages.fetch import PartitionData
+from sexton.records.columns import Spans
+from sexton.records.encoder import encode, rows
+from sexton.stores.fetching import Fetcher, Reader
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.stores.counting import INPUT, SINK, app
@@ -97,3 +105,20 @@ def test_without_that_rule_it_counts_from_110_to_105(
     monkeypatch.setattr(machine.Task, "_arrive", arrive)
     found = promoted_by_old_news(three, tmp_path)
     assert regressions(found) == ["Key: key_17, LastValue: 110, NewValue: 105"]
+
+
+def test_what_two_leaders_answer_is_taken_once() -> None:
+    """While leadership moves the old one is still asked when the new one is: both have it."""
+
+    async def both() -> list[int]:
+        fetcher = Fetcher(Client("localhost:1"), 1)
+        reader = Reader(TopicPartition(INPUT, 0), 0)
+        pair = Spans.from_list([b"a", b"b"])
+        records = bytes(encode(rows(np.zeros(2), pair, pair, batch_bytes=1 << 20)))
+        for _leader in range(2):
+            data = PartitionData(0, 0, 2, 2, 0, records=records)
+            fetcher._came(reader, 0, reader.seeks, data, 0)
+        fetcher.broken.cancel()
+        return [taken.start for taken in reader.queue]
+
+    assert asyncio.run(both()) == [0]

@@ -11,9 +11,10 @@ size would delete messages that still wait, so both working topics are compacted
 they roll and clean early, so that they stay as small as what is held. A topic that is not as it has
 to be is an error with the command that mends it: we do not change what somebody else has made.
 
-How many replicas there are and how large messages may be is looked at once, when a service or a
-query begins: while replicas are moved Kafka shows the old and the new ones, somebody may raise the
-main topic's limit first and the others' next, and nobody that runs is to end because of that.
+How many replicas there are, how large messages may be and what becomes of dead letters is looked at
+once, when a service or a query begins: while replicas are moved Kafka shows the old and the new
+ones, somebody may raise the main topic's limit first and the others' next, and nobody that runs is
+to end because of that.
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ async def prepare(
     seen = await _checked(client, names, patience)
     for name in names.beside:
         _check_replication(seen.topics[name], replication or seen.shape.replication)
+    _check_dead_policy(names.dead, seen.configs[names.dead])
     for name in (names.retry, names.dead):
         _check_size(name, seen.configs[name], seen.shape)
     return seen.shape
@@ -138,7 +140,6 @@ async def _checked(client: Client, names: Names, patience: Patience) -> _Seen:
         raise ConfigError(names.dead, why, f"give it {shape.partitions}: kafka-topics.sh --alter")
     for name in (names.retry, names.locks):
         _check_policy(name, configs[name])
-    _check_dead_policy(names.dead, configs[names.dead])
     return _Seen(shape, found, configs)
 
 

@@ -432,6 +432,9 @@ class Task:
         assert self.store is not None and phase.committing
         if 0 <= self.seen_epoch < event.leader_epoch:
             # It is committed, but not on top of what we have, if the new leader has cut the log.
+            # Whoever is asked now is to lead in that epoch, and to have what was committed.
+            self.seen_epoch = event.leader_epoch
+            self.least_end = max(self.least_end, event.position)
             return [Discard(), *self._promote()]
         self.input_position = phase.next_input
         # Whoever says less is behind: the leader of that epoch was asked before we wrote.

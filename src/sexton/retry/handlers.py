@@ -85,8 +85,8 @@ class RoundOfTask:
 class Calm:
     """Messages of a task for which nothing is pending: all of them, until one fails.
 
-    Nothing has to be known of their keys then, and nothing is noted of those that succeed: that the
-    position moves past them is all that is ever written about them.
+    Nothing has to be known of their keys then, but that there is one, and nothing is noted of those
+    that succeed: that the position moves past them is all that is ever written about them.
     """
 
     __slots__ = ("done", "failed", "messages", "outputs", "place", "poison", "until_s")
@@ -179,7 +179,8 @@ class Handling:
         done = 0
         try:
             for polled in calm.messages:
-                if plan.cut or (done % LOOKS_EACH == 0 and monotonic() > calm.until_s):
+                # At least one: to begin may have taken all the time there was.
+                if plan.cut or (done and done % LOOKS_EACH == 0 and monotonic() > calm.until_s):
                     return
                 message = Message(place, polled.offset(), polled.key(), polled.value(), polled)
                 if key_of is not None:
@@ -238,21 +239,21 @@ class Handling:
 
     # ── keys ──
 
-    def keys_of(self, polled: Sequence[Any]) -> tuple[list[bytes | None], dict[int, Exception]]:
+    def keys_of(self, polled: Sequence[Any]) -> tuple[list[bytes | None], dict[int, BaseException]]:
         """What each is to stay in order with; and of which rows, and why, that cannot be told."""
         key_of = self.key_of
         if key_of is None:
             return [message.key() for message in polled], {}
-        keys, unknown = list[bytes | None](), dict[int, Exception]()
+        keys, unknown = list[bytes | None](), dict[int, BaseException]()
         for row, message in enumerate(polled):
             try:
                 keys.append(_key(key_of(message)))
-            except Exception as error:  # noqa: BLE001
+            except _FAILED as error:
                 keys.append(None)
                 unknown[row] = error
         return keys, unknown
 
-    def note_unknown(self, of: RoundOfTask, unknown: dict[int, Exception]) -> None:
+    def note_unknown(self, of: RoundOfTask, unknown: dict[int, BaseException]) -> None:
         """Before the round runs: these are not run at all."""
         for item in of.round.work:
             error = unknown.get(item.index)
@@ -285,7 +286,7 @@ class Handling:
             return message
         try:
             self._open(message)
-        except Exception as error:  # noqa: BLE001
+        except _FAILED as error:
             self.note_poison(of, item, error, NOT_READ)
             return None
         return message

@@ -60,7 +60,7 @@ class Rounds:
     # ── beginning ──
 
     def calm(self, owned: Iterable[Owned], polled: dict[int, list[Any]]) -> list[CalmOne]:
-        """Takes from `polled` what can be handled without a look at its keys."""
+        """Takes from `polled` what can be handled one after the other, whatever its keys are."""
         now_ms, until_s, found = now(), time.monotonic() + ROUND_S, list[CalmOne]()
         for each in owned:
             task, messages = each.task, polled.get(each.partition)

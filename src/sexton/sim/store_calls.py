@@ -179,19 +179,25 @@ def bounds(client: Talking, at: TopicPartition, asked: FindBounds) -> Talk[Bound
     request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(at.topic, [latest])])
 
     def code(answer: Any) -> int:
-        """Who has less than was written there does not lead any more."""
-        less = answer.topics and answer.topics[0].partitions[0].offset < asked.least_end
-        return _first_code(answer) or (KafkaError.NOT_LEADER_OR_FOLLOWER if less else 0)
+        """Who has less than was written there, or led before that, does not lead any more."""
+        if _first_code(answer):
+            return _first_code(answer)
+        told = answer.topics[0].partitions[0]
+        late = told.offset < asked.least_end or told.leader_epoch < asked.least_epoch
+        return KafkaError.NOT_LEADER_OR_FOLLOWER if late else 0
 
     client.ask_anew(at)
     answer = yield from client.asked(at, request, 7, code)
-    high_watermark: int = answer.topics[0].partitions[0].offset
+    told = answer.topics[0].partitions[0]
+    high_watermark: int = told.offset
     standing = yield from _standing(client, at)
     parts_at = None
     if asked.leader_epoch >= 0 and asked.position >= 0:
         parts_at = yield from _parts_at(client, at, asked.leader_epoch)
     log_end = max(standing.log_end, high_watermark)
-    return Bounds(standing.log_start, high_watermark, log_end, standing.mtro, parts_at)
+    return Bounds(
+        standing.log_start, high_watermark, log_end, standing.mtro, parts_at, told.leader_epoch
+    )
 
 
 def _standing(client: Talking, at: TopicPartition) -> Talk[ReplicaOffsets]:

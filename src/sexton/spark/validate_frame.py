@@ -47,7 +47,7 @@ FACTS = "facts string, files string"
 _PLACES = ("topic", "partition", "offset")
 _WHOLE = ("tinyint", "smallint", "int", "bigint", "boolean", "date")
 _TIMES = ("timestamp", "timestamp_ntz")
-MOST_BYTES_REMEMBERED = 256 << 20  # in each of a machine's workers; what is more is read from files
+MOST_BYTES_REMEMBERED = 64 << 20  # in each of a machine's workers; what is more is read from files
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,7 +253,8 @@ class Fetcher:
     def _came(
         self, reader: Reader, offset: int, seeks: int, data: PartitionData, asked_ms: int
     ) -> None:
-        if reader.seeks != seeks:
+        # While leadership moves, the old leader and the new one may be asked for the same.
+        if (reader.seeks, reader.offset) != (seeks, offset):
             return
         if data.error_code:
             self._troubled(reader, data.error_code)

@@ -103,7 +103,6 @@ class Group:
         self._member_id = ""
         self._generation = -1
         self._rejoin = asyncio.Event()
-        self._topics: dict[str, str] = {}
         self.members = 0  # if we lead: how many there are
         self.rebalances = 0
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 
 from sexton.base.errors import PeerError, Refused, SextonError
 from sexton.base.kafka_errors import KafkaError
@@ -130,7 +131,8 @@ class Worker:
                 assert isinstance(effect, Wipe)
                 await self._around.thread(self._local.wipe, effect.why)
         except BaseException:  # cancelled, too: nobody else would ever close it
-            await self._around.thread(self._local.close)
+            with suppress(Exception):  # it may be closed already, and the first error tells more
+                await self._around.thread(self._local.close)
             raise
         self._written_down()
         self._life = asyncio.create_task(self._live(), name=str(self))

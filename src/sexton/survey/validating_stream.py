@@ -39,6 +39,7 @@ from sexton.survey.validating_state import (
 from sexton.survey.validating_tasks import Failed, Misread, Stretch, Where, read_into
 
 STEP_OFFSETS = 4_000_000  # of a partition in one step, so that steps are committed now and then
+LOOK_AGAIN_S = 1.0  # after which a new leader has heard from those in sync
 MOST_REMEMBERED = 64  # partitions in the memory of one process; the others are read from files
 ACROSS = "Ids were looked for within each partition, not across partitions."
 
@@ -176,6 +177,10 @@ class Following:
         begun = self._checkpoint.kept
         patience = AT_ONCE if self._cluster_id is None else PATIENT
         plan = finish(planned(self._asked, self._unread, begun, patience))
+        if any(self._is_short(each) for each in plan.stretches):
+            # A leader that was just elected may not know yet how far all have got.
+            time.sleep(LOOK_AGAIN_S)
+            plan = finish(planned(self._asked, self._unread, begun, patience))
         self._cluster_id, self._unread = plan.cluster_id, dict(plan.unread)
         limits = len(self._checkpoint.limits)
         tasks = [task for each in plan.stretches if (task := self._task(each)) is not None]
@@ -206,6 +211,10 @@ class Following:
         self._checkpoint.commit(steps)
         return found
 
+    def _is_short(self, stretch: Stretch) -> bool:
+        kept = self._checkpoint.kept.get(stretch.partition)
+        return kept is not None and kept.next > stretch.end
+
     def _task(self, stretch: Stretch) -> StepTask | None:
         checkpoint, at = self._checkpoint, stretch.partition
         self._same_topic(stretch)
@@ -217,7 +226,7 @@ class Following:
                 " could be read."
             )
             start = stretch.start
-        if kept is not None and kept.next > stretch.end:
+        if kept is not None and self._is_short(stretch):
             self._cut(at, stretch.end, kept.next)
         end = min(stretch.end, start + self._step_offsets)
         if start >= end:
@@ -237,9 +246,10 @@ class Following:
             f"its log ends at offset {end}, and it was judged to {judged}: it was cut, as by an"
             " unclean election; begin anew with another checkpoint"
         )
+        # Without its end, which grows: one sentence is enough.
         self._limit(
-            f"{at} ended at offset {end} when it had been judged to {judged}: what has come there"
-            " in place of records that were cut off was not judged."
+            f"{at} had been judged to offset {judged}, and ended below it later: what has come"
+            " there in place of records that were cut off was not judged."
         )
 
     def _limit(self, sentence: str) -> None:
