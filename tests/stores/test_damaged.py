@@ -6,9 +6,9 @@ store, so that one stays.
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import subprocess
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -176,16 +176,26 @@ def test_a_damaged_store_under_verify_is_said_to_be_one(
 # ── what says nothing against a store ──
 
 
-@contextmanager
-def few_files(more: int) -> Iterator[None]:
-    """No further file can be opened, but for so many."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    there = len(list(Path("/proc/self/fd").iterdir()))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (there + more, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+# In a process of its own: others have threads that open files, too.
+WITH_FEW_FILES = """
+import os, resource, sys
+from pathlib import Path
+from sexton.stores.disks import DiskTrouble, RocksDisk
+
+path, more = Path(sys.argv[1]), int(sys.argv[2])
+RocksDisk(path.with_name("another")).close()  # imports what it needs
+before = resource.getrlimit(resource.RLIMIT_NOFILE)
+taken = {int(name) for name in os.listdir("/proc/self/fd")}
+while (last := os.dup(0)) < max(taken):
+    pass  # numbers are given from below: now none is free below the last
+resource.setrlimit(resource.RLIMIT_NOFILE, (last + 1 + more, before[1]))
+try:
+    RocksDisk(path)
+except DiskTrouble as error:
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert error.subject == str(path) and error.hint, error
+    print(error)
+"""
 
 
 @pytest.mark.parametrize("more", range(5))
@@ -194,10 +204,9 @@ def test_too_many_open_files_cost_no_store(tmp_path: Path, more: int) -> None:
     disk = RocksDisk(path)
     disk.write({b"\x01a": b"1"})
     disk.close()
-    with few_files(more), pytest.raises(DiskTrouble, match="Too many open files") as caught:
-        RocksDisk(path)
-    assert caught.value.subject == str(path)
-    assert caught.value.hint is not None
+    command = [sys.executable, "-c", WITH_FEW_FILES, str(path), str(more)]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert "Too many open files" in answer.stdout
     disk = RocksDisk(path)
     assert disk.get(b"\x01a") == b"1"
     disk.close()

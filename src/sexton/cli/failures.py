@@ -11,6 +11,7 @@ argument is the user's to mend, and anything else is our bug and says how to see
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from dataclasses import asdict, dataclass
@@ -28,6 +29,8 @@ INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
 PIPE_CLOSED = 128 + 13  # and for SIGPIPE
 
 DEBUG_VARIABLE = "SEXTON_DEBUG"
+# confluent-kafka ends a call on Ctrl-C, and forgets on the way out that this is why.
+LOST_INTERRUPT = re.compile(r"'cimpl\.\w+' objects> returned NULL without setting an exception")
 
 NEEDS_ACL = "an ACL has to allow it: docs/concepts/threat-model.md lists what each command needs"
 # What to do about an answer of Kafka's, where whoever met it did not know better.
@@ -86,6 +89,8 @@ def failure_of(error: BaseException) -> Failure:
             return _usage_failure(error)
         case KeyboardInterrupt():
             return Failure("interrupted", "interrupted", "stopped by the user", None, INTERRUPTED)
+        case SystemError() if LOST_INTERRUPT.search(str(error)):
+            return failure_of(KeyboardInterrupt())
         case OSError() if error.filename is not None and error.strerror:
             why = error.strerror[0].lower() + error.strerror[1:]
             return Failure("os-error", os.fsdecode(error.filename), why, None, FAILED)

@@ -126,12 +126,18 @@ def rows_then(error: BaseException) -> Iterator[list[Cell]]:
     raise error
 
 
+# What confluent-kafka 2.16 raises when Ctrl-C comes while it waits.
+LOST = "<method 'flush' of 'cimpl.Producer' objects> returned NULL without setting an exception"
+
+
 @pytest.mark.parametrize(
     ("error", "code", "kind"),
     [
         (CorruptLog("x.log", "is cut off", "restore it"), 1, "corrupt-log"),
         (ConfigError("--key", "is not hexadecimal"), 2, "config-error"),
         (KeyboardInterrupt(), 130, "interrupted"),
+        (SystemError(LOST), 130, "interrupted"),
+        (SystemError("bad argument to internal function"), 1, "unexpected"),
         (PermissionError(13, "Permission denied", "x.log"), 1, "os-error"),
         (ZeroDivisionError("division by zero"), 1, "unexpected"),
     ],
