@@ -27,11 +27,13 @@ from sexton.stores import App
 from sexton.stores.changelog import bounds
 from sexton.stores.described import describe
 from sexton.testing.cluster import Cluster
+from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.stores import counting
 from tests.stores.counting import INPUT, SINK
 
 ROOT = Path(__file__).parents[2]
+CHANGELOG = "counter-counts-changelog"
 Inputs = Iterable[tuple[int, str] | tuple[int, str, bytes]]  # partition, key, value
 
 
@@ -147,6 +149,17 @@ def wait_until_done(app: App, inputs: int, timeout_s: float = 60) -> None:
         return sum(each.input_position or 0 for each in running) == inputs
 
     until(done, f"{inputs} inputs are processed", timeout_s, lambda: str(app.status()))
+
+
+@contextmanager
+def placed(others: list[int], changelog: list[int]) -> Iterator[EmbeddedCluster]:
+    """Three brokers, of which these have the input and the sink, and these the changelog."""
+    one_each = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+    with EmbeddedCluster(options=one_each) as cluster:
+        for topic in (INPUT, SINK):
+            cluster.create_topic(topic, [others])
+        cluster.create_topic(CHANGELOG, [changelog], {"cleanup.policy": "compact"})
+        yield cluster
 
 
 def count_to(servers: str, directory: Path, so_far: int, more: int, **options: object) -> None:

@@ -32,27 +32,23 @@ from sexton.stores.fetching import Fetcher, Reader
 from sexton.stores.rows import Rows
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
-from tests.stores.counting import INPUT, SINK, app
+from tests.stores.counting import app
 from tests.stores.harness import (
+    CHANGELOG,
     committed,
     count_to,
     make_topics,
+    placed,
     state,
     wait_until_active,
     wait_until_done,
     write,
 )
 
-CHANGELOG = "counter-counts-changelog"
-ONE_EACH = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
-
 
 @pytest.fixture
 def three() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(options=ONE_EACH) as cluster:
-        for topic in (INPUT, SINK):
-            cluster.create_topic(topic, [[3]])
-        cluster.create_topic(CHANGELOG, [[1, 2]], {"cleanup.policy": "compact"})
+    with placed([3], [1, 2]) as cluster:
         yield cluster
 
 

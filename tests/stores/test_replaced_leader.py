@@ -30,9 +30,11 @@ from sexton.records.encoder import encode, rows
 from sexton.stores.fetching import Fetcher, Reader
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
-from tests.stores.counting import INPUT, SINK, app
+from tests.stores.counting import INPUT, app
 from tests.stores.harness import (
+    CHANGELOG,
     count_to,
+    placed,
     regressions,
     state,
     sums,
@@ -40,16 +42,10 @@ from tests.stores.harness import (
     write,
 )
 
-CHANGELOG = "counter-counts-changelog"
-ONE_EACH = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
-
 
 @pytest.fixture
 def three() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(options=ONE_EACH) as cluster:
-        for topic in (INPUT, SINK):
-            cluster.create_topic(topic, [[2, 3, 1]])
-        cluster.create_topic(CHANGELOG, [[1, 2, 3]], {"cleanup.policy": "compact"})
+    with placed([2, 3, 1], [1, 2, 3]) as cluster:
         yield cluster
 
 

@@ -26,6 +26,7 @@ from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.stores.counting import app
 from tests.stores.harness import (
+    CHANGELOG,
     committed,
     count_to,
     make_topics,
@@ -37,7 +38,6 @@ from tests.stores.harness import (
     write,
 )
 
-CHANGELOG = "counter-counts-changelog"
 HOUR_MS = 3_600_000
 
 
