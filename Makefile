@@ -57,7 +57,7 @@ fmt: pages ## format the code, mend what ruff can mend, write generated pages ag
 	$(BIN)/ruff format $(SOURCES)
 
 soak: $(READY) kafka-needs ## long searches for rare failures, with new random cases every time
-	HYPOTHESIS_PROFILE=explore $(BIN)/pytest tests -m soak
+	HYPOTHESIS_PROFILE=explore $(BIN)/pytest tests -m soak -n 2 --dist loadgroup
 
 fixtures: $(READY) kafka-needs ## have Apache Kafka write the segments under tests/ again
 	$(BIN)/python -m tools.make_fixtures

@@ -44,6 +44,9 @@ class LiveLoad:
         if self._errors and error is None:
             raise self._errors[0]
 
+    def has_written_more_than(self, count: int) -> bool:
+        return self.written.total() > count
+
     def _guarded(self, job: Any, rng: random.Random) -> None:
         try:
             job(rng)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -76,6 +77,22 @@ def test_replicas_that_were_read_are_not_read_again(
     assert not list(survey.findings) and not list(survey.unread)
     assert sum(len(each.facts) for each in survey.partitions) == 6
     assert not journal.exists()
+
+
+@pytest.mark.parametrize("replicas_then", [[1, 2, 9], [1, 2]], ids=["one left", "one came"])
+def test_replicas_that_came_or_left_since_are_no_obstacle(
+    cluster: EmbeddedCluster, tmp_path: Path, replicas_then: list[int]
+) -> None:
+    """A partition was reassigned between an interrupted audit and the one that goes on."""
+    journal = tmp_path / "journal"
+    with pytest.raises(KeyboardInterrupt):
+        run_survey(wanted(cluster), Counting(stop_after=0), journal=journal)
+    head = json.loads(journal.read_text())
+    head["groups"][0]["nodes"] = replicas_then
+    journal.write_text(json.dumps(head) + "\n")
+    survey = run_survey(wanted(cluster), LocalRunner(), journal=journal)
+    assert not list(survey.findings) and not list(survey.unread)
+    assert [sorted(each.facts) for each in survey.partitions] == [[1, 2, 3], [1, 2, 3]]
 
 
 class Killing(Counting):

@@ -124,7 +124,9 @@ def _send(shop: Workshop, producer: Producer, write: Write) -> None:
     def told(error: KafkaError | None, message: Message) -> None:
         with shop.history.changing():
             if error is None:
-                write.fate, write.offset = Fate.DONE, message.offset() or 0
+                # librdkafka does not know where a batch is that a later one's answer vouches for.
+                offset = message.offset()
+                write.fate, write.offset = Fate.DONE, -1 if offset is None else offset
 
     while True:
         try:

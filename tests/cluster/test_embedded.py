@@ -52,6 +52,16 @@ def values_in(cluster: EmbeddedCluster, topic: str) -> list[str | None]:
 # ── up and down ──
 
 
+def test_a_cluster_that_runs_is_not_started_again_and_goes_on() -> None:
+    with EmbeddedCluster(brokers=1) as cluster:
+        cluster.create_topic("orders")
+        with pytest.raises(ConfigError, match="runs already"):
+            cluster.start()
+        with pytest.raises(ConfigError, match="runs already"):
+            asyncio.run(cluster.__aenter__())
+        assert cluster.topics() == ["orders"]
+
+
 def test_a_killed_broker_costs_no_acknowledged_record(three: EmbeddedCluster) -> None:
     three.create_topic("orders", [[1, 2, 3]])
     produce(three, "orders", "a")
@@ -72,7 +82,7 @@ def test_a_broker_that_is_stopped_hands_over_first() -> None:
         cluster.create_topic("alone", [[1]])
         produce(cluster, "orders", "a")
         assert cluster._cluster is not None
-        listener, image = cluster._cluster.listeners[1], cluster._cluster.controller.image
+        listener, image = cluster._cluster.listeners[1], cluster._cluster.image
         led_when_closed: list[int] = []
         close = listener.close
 

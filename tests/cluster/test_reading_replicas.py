@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from sexton.base.errors import PeerError, Refused
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
-from sexton.client.committed import CommittedBatches
+from sexton.client.committed import committed_batches
 from sexton.client.connection import ClientConfig
 from sexton.client.replica import Chunk, Isolation, Replica
 from sexton.testing.embedded import EmbeddedCluster
@@ -133,10 +133,10 @@ def test_what_a_consumer_would_not_show_is_left_out(three: EmbeddedCluster) -> N
     async def read() -> None:
         async with Client(three.bootstrap_servers, QUICK) as client:
             replica = client.replica(TopicPartition("outcomes", 0), 1)
-            rule, shown, aborted = CommittedBatches(), [], set()
+            shown, aborted = [], set()
             async for chunk in replica.read(isolation=Isolation.READ_COMMITTED, chunk_bytes=1):
                 aborted |= {entry.first_offset for entry in chunk.aborted}
-                shown += [r.value for batch in rule.of(chunk) for r in batch.records()]
+                shown += [r.value for batch in committed_batches(chunk) for r in batch.records()]
             assert shown == [b"kept", b"last"]
             assert aborted == {2}
 

@@ -106,7 +106,7 @@ def test_nobody_vouches_for_a_broker_that_is_away(
 
 def _topic_id(cluster: EmbeddedCluster, topic: str) -> bytes:
     assert cluster._cluster is not None
-    return bytes.fromhex(cluster._cluster.controller.image.topics[topic].topic_id)
+    return bytes.fromhex(cluster._cluster.image.topics[topic].topic_id)
 
 
 def attack(ports: list[int], seed: int, over: threading.Event, done: list[int]) -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+
+from tests.pytest_apart import pytest_apart
 
 ROOT = Path(__file__).parent.parent.parent
 NAMES = (
@@ -31,12 +31,9 @@ SPARK = {"conftest.py", *(name for name in FILES if name.startswith("test_spark"
 
 
 def run_pytest(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """pytest in a directory of its own, with our plugin as an installation has it."""
+    """pytest in a project of its own."""
     (directory / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    installed = entry_points(group="pytest11", name="sexton")
-    plugin = [] if installed else ["-p", "sexton.testing.plugin"]
-    command = [sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    return pytest_apart(directory, *arguments)
 
 
 def test_every_example_says_which_file_it_is() -> None:

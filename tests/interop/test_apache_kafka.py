@@ -85,6 +85,13 @@ def test_a_paused_node_is_fenced_until_it_is_resumed(three: ApacheKafka) -> None
     three.admin.await_partition(partition, lambda state: state.isr == (1, 3))
 
 
+def test_a_topic_without_a_number_has_as_many_partitions_as_brokers_say() -> None:
+    with ApacheKafka(KafkaConfig(options={"num.partitions": 3})) as kafka:
+        kafka.create_topic("default")
+        assert kafka.partition("default", 2) is not None
+        assert kafka.partition("default", 3) is None
+
+
 @pytest.mark.parametrize("name", ["kafka4", "kafka39"])
 def test_configs_change_while_it_runs(name: str, request: pytest.FixtureRequest) -> None:
     kafka: ApacheKafka = request.getfixturevalue(name)

@@ -1,4 +1,4 @@
-"""Ids across partitions, and order against a source, beside plain Python."""
+"""Ids across partitions, order and losses against a source, beside plain Python."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sexton.audit.across import CandidateFold, Overlap, empty_sketch, repeated
 from sexton.audit.fields import Rows
+from sexton.audit.losing import LossFold
 from sexton.audit.ordering import OrderFold
 from sexton.audit.validating import Validating
 from sexton.audit.validation import Rules
@@ -127,3 +128,27 @@ def order_reference(
             found.append((before[1], offset))
         last[key, place[0]] = place[1], offset
     return found, unknown
+
+
+@given(
+    st.lists(st.integers(0, 12), max_size=20),
+    st.lists(st.integers(0, 14), max_size=20),
+    st.integers(1, 3),
+)
+def test_what_no_partition_of_the_output_has_is_lost(
+    source: list[int], output: list[int], partitions: int
+) -> None:
+    at = TopicPartition("s", 0)
+    fold = LossFold(at, Rules(id="value", source="s", complete=True), 7)
+    if source:
+        fold.take_source(rows_of(at, [None] * len(source), [b"%d" % each for each in source]))
+    fold.begin_output()
+    for number in range(partitions):
+        some = output[number::partitions]
+        if some:
+            there = TopicPartition("t", number)
+            fold.take_output(rows_of(there, [None] * len(some), [b"%d" % each for each in some]))
+    lost = [offset for offset, each in enumerate(source) if each not in output]
+    assert [each.offset for each in fold.sightings(1000)] == lost
+    assert [each.offset for each in fold.sightings(2)] == lost[:2]
+    assert fold.missing == len(lost) and fold.judged == len(source)

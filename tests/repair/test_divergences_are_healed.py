@@ -55,7 +55,7 @@ def test_what_the_lab_breaks_is_repaired(
         before = cluster.partition(topic)
         state = tmp_path / "notes.json"
         arguments = ["repair", topic, *where, "--state", str(state), "--format", "json"]
-        assert main([*arguments, "--dry-run"]) == 0
+        assert main([*arguments, "--dry-run"]) == 1
         planned = json.loads(capsys.readouterr().out)
         assert planned["summary"]["to_rebuild"] == 1  # so it has diverged
         assert cluster.partition(topic) == before  # nothing was done yet

@@ -20,7 +20,7 @@ from sexton.base.partitions import TopicPartition
 from sexton.cli.main import main
 from sexton.client.client import Client
 from sexton.client.config_changes import TOPIC, described
-from sexton.guard.repair import Repair, begin
+from sexton.guard.repair import CLEANED_AGAIN, STAYS_FROZEN, Repair, begin
 from sexton.guard.repair_notes import Notes, NotesFile
 from sexton.guard.repair_planning import judged, plan_repair
 from sexton.lab.divergences import EMBEDDED_OPTIONS
@@ -72,14 +72,15 @@ def options_of(cluster: EmbeddedCluster, topic: str) -> dict[str, str | None]:
 ALL = (1, 2, 3)
 TOPICS = {
     "words": ALL, "notes": ALL, "killed": ALL, "operator": ALL, "guarded": ALL, "deleted": ALL,
-    "lives": ALL, "untouched": ALL, "two-copies": (1, 3), "many": ALL, "crash": ALL,
+    "lives": ALL, "untouched": ALL, "two-copies": (1, 3), "many": ALL, "two-keys": ALL,
+    "crash": ALL, "frozen": ALL,
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def topics(cluster: EmbeddedCluster) -> dict[str, str]:
     """In each of them the deleted key k lives on broker 3, which leads."""
-    made = diverged(cluster, TOPICS, {"many": "kl"})
+    made = diverged(cluster, TOPICS, {"many": "kl", "two-keys": "kl"})
     for topic in made.values():
         assert "k" in consumed(cluster.bootstrap_servers, topic).latest
     return made
@@ -201,9 +202,12 @@ def test_kill_9_while_a_replica_copies(
     finally:
         cluster.speed_up(3)
     assert options_of(cluster, topic) == {MIN_LAG: FOREVER, MAX_LAG: FOREVER}
+    code, told = run(topic, "--dry-run")
+    assert code == 1 and [each["code"] for each in told["findings"]] == ["not-repaired"]
     code, told = run(topic, "--yes")
     assert code == 0, told
     assert told["summary"]["rebuilt"] == 1
+    assert told["steps"][-1]["what"].endswith(CLEANED_AGAIN)
     assert options_of(cluster, topic) == PREVIOUS
     assert not list(audit(cluster, topic).findings)
 
@@ -244,6 +248,17 @@ def test_what_an_operator_sets_meanwhile_stays(
     cluster.alter_topic(topic, {MIN_LAG: 42})
     asyncio.run(live(cluster, topic, path, Lives()))
     assert options_of(cluster, topic)[MIN_LAG] == "42"
+
+
+def test_a_topic_that_was_frozen_before_is_not_said_to_be_cleaned(
+    cluster: EmbeddedCluster, topics: dict[str, str], run: Run
+) -> None:
+    topic = topics["frozen"]
+    cluster.alter_topic(topic, {MIN_LAG: FOREVER})
+    code, told = run(topic, "--yes")
+    assert code == 0, told
+    assert told["steps"][-1]["what"] == f"{topic} {STAYS_FROZEN}"
+    assert options_of(cluster, topic)[MIN_LAG] == FOREVER
 
 
 def test_beside_a_guard_that_freezes_and_thaws_the_same_topic(
@@ -323,6 +338,14 @@ def test_without_consent_nothing_is_done(
     assert cluster.partition(untouched) == before
 
 
+def test_a_plan_is_no_repair(run: Run, untouched: str) -> None:
+    code, told = run(untouched, "--dry-run")
+    assert (code, told["ok"], told["summary"]["to_rebuild"]) == (1, False, 1)
+    (finding,) = told["findings"]
+    assert finding["code"] == told["verdicts"][0]["code"] == "tombstone-divergence"
+    assert "without --dry-run" in finding["remedy"]
+
+
 def test_a_topic_that_is_well_is_left_alone(cluster: EmbeddedCluster, run: Run) -> None:
     cluster.create_topic("well", [[1, 2, 3]], {"cleanup.policy": "compact"})
     code, told = run("well", "--yes")
@@ -354,9 +377,34 @@ def test_or_that_it_lives(cluster: EmbeddedCluster, topics: dict[str, str], run:
         assert consumed(cluster.bootstrap_servers, topic).latest["k"] == "1"
 
 
+@pytest.mark.parametrize("choice", [("--publish-tombstone", "k"), ("--keep-value", "k")])
+def test_the_plan_for_a_key_is_what_will_be_done(
+    run: Run, untouched: str, choice: tuple[str, str]
+) -> None:
+    """When the key is written anew no replica is wrong any more, as the tests above show."""
+    code, told = run(untouched, "--dry-run", *choice)
+    assert len(told["choices"]) == 1 and "plans" not in told
+    assert told["summary"]["to_rebuild"] == 0
+    assert code == 1 and [each["code"] for each in told["findings"]] == ["tombstone-divergence"]
+
+
+def test_the_plan_for_one_of_two_keys_goes_on_with_the_other(
+    run: Run, topics: dict[str, str]
+) -> None:
+    code, told = run(topics["two-keys"], "--dry-run", "--publish-tombstone", "k")
+    assert code == 1 and told["summary"]["to_rebuild"] == 1
+    assert (len(told["choices"]), len(told["verdicts"]), len(told["findings"])) == (1, 1, 2)
+
+
 def test_a_key_that_replicas_agree_on_is_not_written(run: Run, untouched: str) -> None:
     code, told = run(untouched, "--yes", "--publish-tombstone", "filler")
     assert code == 2 and "do not differ" in told["error"]["why"]
+
+
+def test_a_broker_without_a_copy_cannot_be_trusted(run: Run, untouched: str) -> None:
+    code, told = run(untouched, "--dry-run", "--trust", "9")
+    assert (code, told["error"]["subject"], told["error"]["hint"]) == (2, "--trust 9", "1, 2, 3 do")
+    assert told["error"]["why"] == f"holds no replica of {untouched}"
 
 
 def test_nothing_is_guessed_where_nobody_can_know(
@@ -375,7 +423,7 @@ def test_nothing_is_guessed_where_nobody_can_know(
     file = tmp_path / "report.json"
     file.write_text(json.dumps(report), encoding="utf-8")
     code, told = run(topic, "--dry-run", "--findings", str(file))
-    assert code == 0 and told["summary"]["to_rebuild"] == 1
+    assert code == 1 and told["summary"]["to_rebuild"] == 1
 
     report["findings"][0] |= {"right": None, "certainty": "unknown", "replicas": [1, 2, 3]}
     file.write_text(json.dumps(report), encoding="utf-8")
@@ -385,7 +433,7 @@ def test_nothing_is_guessed_where_nobody_can_know(
     assert "--publish-tombstone KEY" in told["findings"][0]["remedy"]
     assert cluster.partition(topic) == before
     code, told = run(topic, "--dry-run", "--findings", str(file), "--trust", "1")
-    assert code == 0 and told["summary"]["to_rebuild"] == 2
+    assert code == 1 and told["summary"]["to_rebuild"] == 2
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_what_hangs_is_found_explained_and_aborted(
 
 
 def test_a_transaction_under_way_is_left_to_its_producer(
-    cluster: EmbeddedCluster, run: Run
+    cluster: EmbeddedCluster, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = stage(cluster, "under-way")
     at.begin("p1", "k", "1")
@@ -118,11 +118,25 @@ def test_a_transaction_under_way_is_left_to_its_producer(
     _code, told = run("describe", "--transactional-id", name)
     assert told["transactions"][0]["partitions"] == f"{at.topic}-0"
 
+    asked = ["txn", "find-hanging", "--topic", at.topic, "-b", cluster.bootstrap_servers]
+    assert main(asked) == 0
+    said = capsys.readouterr().out
+    assert "1 transaction wrote something within the last 15 min, and was left out" in said
+    _code, told = run("find-hanging", "--topic", at.topic)
+    assert told["summary"] == {"transactions": 0, "under_way": 0, "left_out": 1}
+
     code, told = abort(run, at.topic, 0)
     assert code == 1 and "Ongoing" in told["error"]["why"]
     assert run("explain", f"{at.topic}:0")[0] == 0  # it is no finding: it will end
     at.commit("p1")
     assert consumed(cluster.bootstrap_servers, at.topic).latest == {"k": "1"}
+
+
+def test_a_state_that_kafka_does_not_have_is_wrong_usage(run: Run) -> None:
+    code, told = run("list", "--state", "ongoing", "--state", "Empty")
+    assert code == 2
+    assert told["error"]["subject"] == "the transaction state ongoing"
+    assert "Ongoing, PrepareCommit" in told["error"]["hint"]
 
 
 def test_a_replica_that_is_away_makes_it_incomplete_and_no_alarm(
@@ -138,7 +152,10 @@ def test_a_replica_that_is_away_makes_it_incomplete_and_no_alarm(
     ):
         code, told = run(*asked)
         assert (code, told["findings"]) == (3, []), asked
-        assert any("offset 0" in each["subject"] for each in told["incomplete"])
+        (why,) = [each["why"] for each in told["incomplete"] if "offset 0" in each["subject"]]
+        assert "and says Ongoing; broker 3 cannot be asked" in why
+    code, told = run("explain", f"{at.topic}:0")
+    assert [each["ended"] for each in told["transactions"]] == ["under way"]
     cluster.restart(3)
     cluster.wait_until_in_sync(at.topic)
     assert run("explain", f"{at.topic}:0")[0] == 0  # the control: all can be asked again

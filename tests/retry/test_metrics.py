@@ -8,8 +8,9 @@ import urllib.request
 
 import pytest
 
+from sexton.base.errors import ConfigError
 from sexton.retry import Message, OrderedRetry
-from sexton.retry.metrics import METRICS
+from sexton.retry.metrics import METRICS, Counters
 from sexton.testing import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.retry.harness import PATIENCE_S, send
@@ -41,3 +42,31 @@ def test_metrics_show_what_waits(kafka: EmbeddedCluster) -> None:
     assert named <= set(METRICS)
     for name in named:
         assert re.search(rf"^# TYPE {name} {METRICS[name][0]}$", page, re.MULTILINE)
+
+
+def test_a_counter_is_the_sum_over_labels_that_are_not_given() -> None:
+    counters = Counters("orders", "g")
+    assert counters.value("attempts") == counters.value("attempts", outcome="done") == 0
+    counters.count("attempts", 3, outcome="done")
+    counters.count("attempts", 2, outcome="retry")
+    counters.count("dead")
+    assert counters.value("attempts") == 5
+    assert counters.value("attempts", outcome="retry") == 2
+    assert counters.value("dead") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "why"),
+    [
+        ("nonsense", {}, "there is no such counter .there are attempts, redirected, dead"),
+        ("depth", {}, "there is no such counter"),  # a gauge: see `standings`
+        ("attempts", {"outcome": "doen"}, "has no outcome 'doen' .there is done, retry, dead"),
+        ("attempts", {"code": "done"}, "has no label 'code' .there is outcome"),
+        ("dead", {"outcome": "dead"}, "has no label 'outcome' .it has none"),
+    ],
+)
+def test_a_question_about_nothing_is_not_answered_with_0(
+    name: str, labels: dict[str, str], why: str
+) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Counters("orders", "g").value(name, **labels)

@@ -47,7 +47,9 @@ def _headers(message: Any) -> dict[str, bytes | None]:
 LONG_AGO_MS = 1_000_000_000_000  # in 2001
 
 
-def test_at_the_ceiling_a_message_is_a_dead_letter_and_its_key_is_free(servers: str) -> None:
+def test_at_the_ceiling_a_message_is_a_dead_letter_and_its_key_is_free(
+    servers: str, caplog: pytest.LogCaptureFixture
+) -> None:
     broken = Broken()
     producer = Producer({"bootstrap.servers": servers})
     for number in range(4):
@@ -68,6 +70,10 @@ def test_at_the_ceiling_a_message_is_a_dead_letter_and_its_key_is_free(servers: 
         assert retry.count("dead") == 1
     assert found == [b"7:0", b"7:2", b"7:3"]
     assert broken.attempts == [0, 1, 2]
+    assert [(r.levelname, r.message) for r in caplog.records if "broken" in r.message] == [
+        ("WARNING", "orders-1-1 is put aside, attempt 1 of 3: ValueError: it is broken"),
+        ("ERROR", "orders-1-1 is a dead letter, attempt 3 of 3: ValueError: it is broken"),
+    ]
     with committed(servers, "orders.g.dead") as letters:
         (letter,) = letters.until(1)
     assert (letter.partition(), letter.key(), letter.value()) == (1, b"7", b"7:1")
@@ -222,7 +228,7 @@ def test_a_handler_that_nobody_awaits_ends_the_instance(servers: str) -> None:
     until(lambda: retry._failed is not None, "it ends", PATIENCE_S)
     with pytest.raises(ConfigError, match="wrapped: returns something to be awaited") as caught:
         retry.close()
-    assert caught.value.__notes__ == ["declare it `async def`, and `await` what it calls"]
+    assert str(caught.value).endswith("(declare it `async def`, and `await` what it calls)")
     assert retry.count("attempts", outcome="done") == 0
     with OrderedRetry(handle, **named), committed(servers, OUT) as outputs:
         outputs.until(6)  # nothing of it was lost
@@ -257,6 +263,19 @@ def _about(servers: str) -> tuple[str, ...]:
     return (*named,)
 
 
+def test_a_held_message_is_named_in_the_log(
+    caplog: pytest.LogCaptureFixture, held: tuple[str, Broken, OrderedRetry]
+) -> None:
+    said = "is held, attempt 2 of 2: ValueError: it is broken"
+
+    def told() -> list[str]:
+        lines = [*caplog.get_records("setup"), *caplog.records]
+        return [r.getMessage() for r in lines if r.levelname == "ERROR"]
+
+    until(lambda: len(told()) == 2, "both are told", PATIENCE_S, lambda: str(told()))
+    assert all(line.endswith(said) for line in told()), told()
+
+
 def test_a_held_key_waits_until_it_is_redriven(
     held: tuple[str, Broken, OrderedRetry], run_sexton: RunSexton
 ) -> None:
@@ -264,7 +283,9 @@ def test_a_held_key_waits_until_it_is_redriven(
     with committed(servers, OUT) as outputs:
         assert {message.value() for message in outputs.until(2)} == {b"0:0", b"1:0"}
         status = run_sexton("retry", "status", *_about(servers))
-        assert status.code == 0, status.stderr
+        assert status.code == 1, status.stderr  # somebody has to decide
+        assert {each["code"] for each in status.json["findings"]} == {"retry-held"}
+        assert sum(each["evidence"]["held"] for each in status.json["findings"]) == 2
         assert status.json["summary"]["locked_keys"] == 2
         assert status.json["summary"]["held"] == 2
         assert status.json["summary"]["depth"] == 6
@@ -276,6 +297,7 @@ def test_a_held_key_waits_until_it_is_redriven(
         assert [row["outcome"] for row in done.json["orders"]] == ["done"] * 2
         found = outputs.until(8)
         until_drained(retry)
+        assert run_sexton("retry", "status", *_about(servers)).code == 0
     assert disorder(message.value() for message in found) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from enum import StrEnum
 from random import Random
 from typing import Any, cast
@@ -12,19 +13,26 @@ from typing import Any, cast
 import pytest
 
 from sexton.base.errors import ConfigError, PeerError
-from sexton.machines.retry_pending import Pending
+from sexton.cli.retry_explain import story
+from sexton.cli.retry_reach import LOCKS, lock_row
+from sexton.machines.retry_pending import Held, Pending
 from sexton.machines.retry_records import TaskName
 from sexton.machines.retry_rounds import Outcome
 from sexton.machines.retry_settings import Settings
 from sexton.machines.retry_task import Task
 from sexton.retry import Dead, Drop, Message, OrderedRetry, Retry, ordered_retry
+from sexton.retry.config import RetryConfig
 from sexton.retry.handlers import LOOKS_EACH, Calm, Handling, NeverRan, Plan, RoundOfTask
+from sexton.retry.looking import Lock
 from sexton.retry.membership import membership
 from sexton.retry.messages import Payload, Place
 from sexton.retry.outcomes import check_errors, failure_of, outcome_of
+from sexton.retry.owned import Owned
 from sexton.retry.pacing import MOST_S, STEP_S, Pacing
 from sexton.retry.payloads import OVERHEAD_BYTES, PayloadCache
 from sexton.retry.pool import Pool
+from sexton.retry.refusals import Refusal, Refusals
+from sexton.retry.topics import Names
 
 PLACE = Place("orders", 0, 7)
 
@@ -65,7 +73,14 @@ def test_the_nearest_exception_type_decides() -> None:
     assert outcome_of(Dead(), {Dead: Drop}) is Outcome.DEAD
     assert outcome_of(ValueError(), {}) is Outcome.RETRY
     with pytest.raises(ConfigError):
-        check_errors({ValueError: ValueError})  # type: ignore[dict-item]
+        check_errors({ValueError: ValueError})
+
+
+@pytest.mark.parametrize("kind", ["ValueError", int, ValueError("one")])
+def test_errors_are_told_by_their_types(kind: Any) -> None:
+    """What is none of these would never be met, and its messages be tried again."""
+    with pytest.raises(ConfigError, match="is no type of exceptions"):
+        check_errors({kind: Dead})
 
 
 class NotNow(Retry):
@@ -267,6 +282,94 @@ def test_one_worker_goes_by_the_log_and_skips_what_waits() -> None:
 
     Handling(handle, {}).run_in_order(Plan([of]))
     assert ran == [0, 1, 2, 4]
+
+
+# ── messages whose lock was lost ──
+
+NOW_MS = 1_700_000_000_000
+LOST = Held(b"a", 1, 0, 0, dead=False, retry_offset=3)  # as a start adopts it
+
+
+@pytest.mark.parametrize(("since_ms", "oldest_s"), [(0, 0.0), (NOW_MS - 5_000, 5.0)])
+def test_a_time_that_nobody_knows_is_not_the_oldest(since_ms: int, oldest_s: float) -> None:
+    """`sexton_retry_oldest_lock_seconds` is there to wake people: it would say 54 years."""
+    name = TaskName("orders", 0)
+    owned = Owned(name)
+    pending = Pending.of({3: LOST, 4: replace(LOST, since_ms=since_ms)})
+    owned.ready(Task(name, Settings(), Random(1), 5, 1, pending))
+    standing = owned.standing(NOW_MS)
+    assert (standing.depth, standing.oldest_s) == (2, oldest_s)
+
+
+def test_nor_is_it_shown() -> None:
+    lost = Lock(TaskName("orders", 0), 3, LOST, None, "")
+    shown = dict(zip([column.name for column in LOCKS], lock_row(lost), strict=True))
+    assert (shown["id"], shown["locked_since"]) == ("orders-0-3", None)
+    assert "1970" not in " ".join(story("a", [lost], ""))
+
+
+# ── where a group begins ──
+
+
+def _config(reset: str | None) -> RetryConfig:
+    given = {} if reset is None else {"auto.offset.reset": reset}
+    return RetryConfig(Names.of("orders", "g"), "g", {"bootstrap.servers": "nowhere:1", **given})
+
+
+@pytest.mark.parametrize("name", ["topic", "group"])
+def test_a_service_without_a_name_is_none(name: str) -> None:
+    given: dict[str, Any] = {"topic": "orders", "group": "g", name: ""}
+    with pytest.raises(ConfigError, match=f"{name}: is empty"):
+        OrderedRetry(print, **given, bootstrap_servers="nowhere:1")
+
+
+@pytest.mark.parametrize("reset", ["latest", "largest", "end", "End"])
+def test_a_new_group_begins_at_the_end_in_all_of_librdkafkas_words(reset: str) -> None:
+    assert _config(reset).begins_at_end
+
+
+@pytest.mark.parametrize("reset", [None, "earliest", "smallest", "beginning", "Earliest"])
+def test_and_at_the_beginning(reset: str | None) -> None:
+    assert not _config(reset).begins_at_end
+
+
+@pytest.mark.parametrize("reset", ["error", "none", "by_duration:PT1H", ""])
+def test_a_group_that_may_begin_nowhere_is_refused(reset: str) -> None:
+    """It would begin at the beginning, whoever asked for an error."""
+    with pytest.raises(ConfigError, match=r"auto\.offset\.reset") as caught:
+        _config(reset)
+    assert caught.value.hint is not None and "earliest" in caught.value.hint
+
+
+# ── errors that look like nothing ──
+
+
+class Problems(Exception):
+    """As validators raise them: a list of problems, which may be empty."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+def _fails_one(messages: list[Message]) -> None:
+    for message in messages:
+        if message.offset == 1:
+            message.fail(Problems())
+
+
+def test_an_error_that_is_empty_is_a_failure_in_a_list() -> None:
+    of = _round([Polled(n, b"%d" % n, b"v") for n in range(3)])
+    Handling(_fails_one, {}, batch=True).run_batch([(of, item) for item in of.round.work])
+    outcomes = [item.outcome for item in of.round.work]
+    assert outcomes == [Outcome.DONE, Outcome.RETRY, Outcome.DONE]
+
+
+def test_and_while_nothing_is_pending_and_outputs_are_refused() -> None:
+    refusals = Refusals()
+    refusals.note([Refusal(0, 99, "elsewhere", "the topic", "there is none")])
+    calm = Calm(PLACE, [Polled(n, b"k", b"v") for n in range(3)])
+    Handling(lambda message: _fails_one([message]), {}, refusals=refusals).run_calm(calm, Plan())
+    assert calm.done == 1 and isinstance(calm.failed, Problems)
 
 
 # ── handlers that a call does not run ──

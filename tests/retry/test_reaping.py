@@ -139,6 +139,31 @@ def test_without_transactions_a_message_whose_lock_is_gone_still_waits(servers: 
     assert again == [b"0:7", b"0:8", b"0:10", b"0:11"]
 
 
+def test_commands_show_it_as_the_service_will_take_it(servers: str, run_sexton: RunSexton) -> None:
+    """What a compensating instance adopts is no orphan, and a key may wait for it."""
+    _commit(servers, position=10, w=7)
+    _plant(servers, 8, with_record=True, with_lock=False, key=b"other")
+    about = ("--topic", "orders", "--group", "g", "-b", servers, "--format", "json")
+    shown = ("depth", "orphans", "oldest")
+
+    def status(*more: str) -> list[Any]:
+        told = run_sexton("retry", "status", *about, *more).json["summary"]
+        return [told[name] for name in shown]
+
+    assert status() == [0, 1, None]
+    compensating = ("--mode", "compensating")
+    assert status(*compensating) == [1, 0, None]
+    (lock,) = run_sexton("retry", "locks", *about, *compensating).json["locks"]
+    assert (lock["id"], lock["key"], lock["state"]) == ("orders-0-8", "other", "due")
+    assert lock["locked_since"] is None
+    told = run_sexton("retry", "explain", "other", *about[:-2], *compensating).stdout
+    assert "since when is not known" in told
+    for do in ("redrive", "skip"):
+        key = ("--key", "other", "--dry-run", *about, *compensating)
+        (order,) = run_sexton("retry", do, *key).json["orders"]
+        assert order["id"] == "orders-0-8"
+
+
 def test_with_transactions_it_is_left_to_an_operator(servers: str) -> None:
     """The negative control: it may have been settled, and its tombstone lost."""
     _commit(servers, position=10, w=7)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from sexton.machines.retry_records import TaskName, Watermark
 from sexton.machines.retry_rounds import Commit, Locked, Round
@@ -20,7 +20,7 @@ from sexton.retry.outcomes import Drop
 from sexton.retry.producing import CommitFailed, Limits, TransactionalWriter
 from sexton.retry.records_out import Part
 from sexton.retry.refusals import Refusals
-from sexton.retry.sending import RefusedOutputs, Topics
+from sexton.retry.sending import RefusedOutputs, Topics, put_outputs
 from sexton.retry.topics import Names
 from sexton.testing import EmbeddedCluster
 from sexton.testing.waiting import until
@@ -136,6 +136,30 @@ def test_a_look_that_nobody_answered_is_taken_again(servers: str) -> None:
     with pytest.raises(RefusedOutputs, match="nowhere"):
         topics.check(answered, [_output("nowhere")])
     topics.check(answered, [_output(OUT)])
+
+
+class FullAtFirst:
+    """A producer whose queue is full; when there is room, the partition is found to be none."""
+
+    def __init__(self) -> None:
+        self.polls = 0
+
+    def produce(self, *record: Any, **more: Any) -> None:
+        del record, more
+        if not self.polls:
+            raise BufferError("Local: Queue full")
+        raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+
+    def poll(self, timeout_s: float) -> int:
+        del timeout_s
+        self.polls += 1
+        return 0
+
+
+def test_a_refusal_that_comes_when_there_is_room_again_is_one() -> None:
+    with pytest.raises(RefusedOutputs) as caught:
+        put_outputs(cast("Producer", FullAtFirst()), _output(OUT), None)
+    assert [(each.topic, each.what) for each in caught.value.refusals] == [(OUT, "this one")]
 
 
 def test_without_that_rule_it_is_tried_for_ever(

@@ -22,7 +22,7 @@ from sexton.retry.pool import Pool
 from sexton.retry.rounds import Entry, Rounds
 from sexton.retry.service import Service
 from sexton.retry.topics import Names
-from tests.retry.test_parts import Polled
+from tests.retry.test_parts import Polled, Problems
 
 
 class Flow:
@@ -66,6 +66,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.ran: list[bytes] = []
+        self.error: Exception | None = None  # of every message
         config = RetryConfig(Names.of("orders", "g"), "g", {"bootstrap.servers": "nowhere:1"})
         handling = Handling(self.handle, {})
         service: Any = Service(config, handling)
@@ -84,6 +85,8 @@ class Turns:
 
     def handle(self, message: Message) -> None:
         self.ran.append(message.value)
+        if self.error is not None:
+            raise self.error
 
     def task(self, owned: Owned) -> Task:
         assert owned.task is not None
@@ -123,6 +126,17 @@ def test_a_command_does_not_wait_for_it_either(turns: Turns) -> None:
     turns.service._step()
     assert not task.pending.held
     assert turns.ran == [b"0:%d" % number for number in range(6)]
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), Problems()], ids=["told", "empty"])
+def test_what_was_polled_behind_a_failure_is_in_the_same_round(
+    turns: Turns, error: Exception
+) -> None:
+    turns.error = error
+    turns.service._step()
+    assert turns.ran == [b"0:0"]
+    assert list(turns.task(turns.first).pending.held) == [0, 1, 2]
+    assert turns.task(turns.first).position == 3
 
 
 def test_while_nothing_is_due_a_calm_round_waits_for_no_commit(turns: Turns) -> None:

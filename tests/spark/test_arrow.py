@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.client.committed import CommittedBatches
+from sexton.client.committed import committed_batches
 from sexton.client.replica import Chunk
 from sexton.log.inspect.outcomes import NAMES
 from sexton.log.inspect.table import ABORT
@@ -44,6 +47,22 @@ def test_headers_keep_their_order_and_nulls(lists: list[list[Header]]) -> None:
     found.validate(full=True)
     expected = [[{"key": key, "value": value} for key, value in each] or None for each in lists]
     assert found.to_pylist() == expected
+
+
+@pytest.mark.parametrize("behind", [[], [write_headers([("h", b"1")])]])
+def test_no_headers_may_be_written_in_two_bytes(behind: list[bytes]) -> None:
+    found = arrow.headers(Spans.from_list([b"\x80\x00", *behind])).to_pylist()
+    assert found == [None, *([{"key": "h", "value": b"1"}] for _ in behind)]
+
+
+def test_words_need_nothing_that_somebody_else_has_imported() -> None:
+    """In a process that has imported nothing but this: pyarrow does not load its functions."""
+    asked = "[each.as_py() for each in arrow._words(np.array([1, 0, 7]), {0: 'a', 1: 'b'})]"
+    script = f"import numpy as np; from sexton.spark import arrow; print({asked})"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout.strip() == "['b', 'a', None]", done.stderr
 
 
 def columns_of(*batches: bytes) -> Columns:
@@ -121,14 +140,14 @@ LOGS = st.lists(st.tuples(st.sampled_from([7, 8]), st.sampled_from("dca")), max_
 
 @given(LOGS, st.integers(0, 12))
 def test_a_consumers_rule_and_ours_agree(log: list[tuple[int, str]], cut: int) -> None:
-    """`CommittedBatches` goes batch by batch as Kafka's consumer does; ours goes by columns."""
+    """`committed_batches` goes batch by batch as Kafka's consumer does; ours goes by columns."""
     kinds = {"c": ControlType.COMMIT, "a": ControlType.ABORT}
     whole = [
         data(offset, who) if what == "d" else marker(offset, who, kinds[what])
         for offset, (who, what) in enumerate(log)
     ]
     chunk = Chunk(memoryview(b"".join(whole[cut:])), 99, 0, 99, 99, tuple(aborted(log, cut)))
-    expected = [each.header.base_offset for each in CommittedBatches().of(chunk)]
+    expected = [each.header.base_offset for each in committed_batches(chunk)]
     if not chunk.data:
         return
     columns = decode(chunk.data)

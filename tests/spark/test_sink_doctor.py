@@ -15,6 +15,7 @@ from sexton.base.errors import Refused
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.transacting import Committed, commit_offset, end_transaction, init_producer_id
+from sexton.machines.retry_records import Watermark
 from sexton.spark.sink_marker import Marker
 from sexton.spark.sink_protocol import PREFIX, commit, send
 from sexton.testing.embedded import EmbeddedCluster
@@ -144,9 +145,11 @@ def test_what_is_no_checkpoint_is_refused(doctor: Doctor, tmp_path: Path) -> Non
     assert doctor("--checkpoint", place, "--job-id", "a").code == 2
 
 
-def commit_by_hand(cluster: EmbeddedCluster, pipeline: str, committed: Committed) -> None:
+def commit_by_hand(
+    cluster: EmbeddedCluster, pipeline: str, committed: Committed, partition: int = 0
+) -> None:
     async def work() -> None:
-        at = TopicPartition(pipeline, 0)
+        at = TopicPartition(pipeline, partition)
         async with Client(cluster.bootstrap_servers) as client:
             transaction = await init_producer_id(client, f"by-hand-{pipeline}", 10_000)
             await commit_offset(client, transaction, PREFIX + pipeline, at, committed)
@@ -160,6 +163,27 @@ def test_an_offset_of_somebody_else_is_named(one: EmbeddedCluster, doctor: Docto
     commit_by_hand(one, "taken", Committed(7, "mine"))
     answer = doctor("--name", "taken")
     assert (answer.code, codes(answer)) == (1, {"foreign-offset": "error"})
+
+
+def test_the_positions_of_ordered_retries_are_no_fault(
+    one: EmbeddedCluster, doctor: Doctor
+) -> None:
+    """`ordered_retry` commits them to the group of its marker, in the same transactions."""
+    one.create_topic("retried", 2)
+    marker = Marker(7, "q", "r", rows=1, at_ms=int(time.time() * 1000))
+    commit_by_hand(one, "retried", marker.to_committed())
+    commit_by_hand(one, "retried", Committed(17, Watermark(17, 2).encode()), partition=1)
+    answer = doctor("--name", "retried")
+    assert (answer.code, codes(answer)) == (0, {})
+    assert answer.json["pipelines"][0]["last_batch"] == 7
+
+
+def test_a_pipeline_of_which_positions_are_left_is_known(
+    one: EmbeddedCluster, doctor: Doctor
+) -> None:
+    one.create_topic("positions", 1)
+    commit_by_hand(one, "positions", Committed(17, Watermark(17, 1).encode()))
+    assert codes(doctor("--name", "positions")) == {}
 
 
 @pytest.mark.parametrize(("days", "found"), [(5, {}), (6.5, {"marker-expires": "warning"})])

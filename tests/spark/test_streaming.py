@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as AdminPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from sexton.base.partitions import TopicPartition
 from sexton.spark.loss import DataLoss
-from sexton.spark.streaming import Offsets, following
+from sexton.spark.options import parse
+from sexton.spark.ranges import OffsetRange
+from sexton.spark.streaming import Offsets, SextonStreamReader, following
 from sexton.testing.embedded import EmbeddedCluster
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -102,3 +106,41 @@ def test_offsets_survive_json() -> None:
     offsets = Offsets({A: 5, B: 0}, IDS)
     assert Offsets.from_json(offsets.to_json()) == offsets
     assert offsets.to_json() == {"orders": {"id": (b"1" * 16).hex(), "0": 5, "1": 0}}
+
+
+def test_a_checkpoint_of_sparks_own_source_is_taken_up() -> None:
+    """It knows no ids; the next batch does."""
+    spark_s = {"orders": {"0": 5, "1": 0}}
+    begun, now = Offsets.from_json(spark_s), Offsets({A: 9, B: 2}, IDS)
+    assert begun == Offsets({A: 5, B: 0}) and begun.to_json() == spark_s
+    assert following(begun, {A: 0, B: 0}, now, 2, True) == Offsets({A: 6, B: 1}, IDS)
+
+
+def test_a_batch_that_sparks_own_source_has_planned_is_read(three: EmbeddedCluster) -> None:
+    three.create_topic("taken-up", [[1, 2, 3]])
+    options = parse(
+        {"kafka.bootstrap.servers": three.bootstrap_servers, "subscribe": "taken-up"},
+        streaming=True,
+    )
+    reader = SextonStreamReader(options)
+    (range_,) = reader.partitions({"taken-up": {"0": 3}}, {"taken-up": {"0": 8}})
+    assert isinstance(range_, OffsetRange)
+    assert (range_.start, range_.end, len(range_.topic_id)) == (3, 8, 16)
+
+
+def test_what_retention_took_from_a_planned_batch_is_noticed(three: EmbeddedCluster) -> None:
+    """Its partition was new when the batch was planned, so that nothing says where it began."""
+    three.create_topic("planned", [[1, 2, 3], [2, 3, 1]])
+    produce(three, "planned", 0, 12)
+    admin = AdminClient({"bootstrap.servers": three.bootstrap_servers})
+    for done in admin.delete_records([AdminPartition("planned", 1, 4)]).values():
+        done.result(10)
+    planned = {"planned": {"0": 0}}, {"planned": {"0": 6, "1": 6}}
+    settings = {"kafka.bootstrap.servers": three.bootstrap_servers, "subscribe": "planned"}
+    with pytest.raises(DataLoss, match=r"planned-1: offsets \[0, 4\) are gone"):
+        SextonStreamReader(parse(settings, streaming=True)).partitions(*planned)
+    lenient = parse({**settings, "failOnDataLoss": "false"}, streaming=True)
+    ranges = SextonStreamReader(lenient).partitions(*planned)
+    assert [(each.start, each.end) for each in ranges if isinstance(each, OffsetRange)] == [
+        (0, 6), (4, 6),
+    ]  # fmt: skip

@@ -57,6 +57,20 @@ def test_a_topic_is_judged_in_tasks(
         broken.check()
 
 
+def test_what_was_lost_on_the_way_is_found_in_tasks(
+    spark: SparkSession, three: EmbeddedCluster, good: str, bad: str
+) -> None:
+    """`bad` has one id that `good` lacks; the control: it has all of `good`."""
+    asked: dict[str, Any] = {"bootstrap_servers": three.bootstrap_servers, "id": "json:id"}
+    asked |= {"complete": True, "show_keys": True}
+    proof = sexton.spark.validate(spark, good, source=bad, **asked)
+    assert proof.counts == {"lost-record": 1}
+    (finding,) = proof.findings
+    assert finding.evidence["id"] == "500" and finding.evidence["source"] == bad
+    whole = sexton.spark.validate(spark, bad, source=good, **asked)
+    assert "lost-record" not in whole.counts
+
+
 def test_a_value_that_cannot_be_read_is_named_with_its_remedy(
     spark: SparkSession, three: EmbeddedCluster, good: str
 ) -> None:
@@ -78,6 +92,8 @@ def test_a_dataframe_is_judged_by_sql(
     (first, _second) = proof.findings
     assert "Key: k3, LastValue: 199, NewValue: 105" in first.message
     assert first.evidence["new_offset"] == first.evidence["last_offset"] + 1
+    # Nobody can tell from a DataFrame whether it was read with read_committed.
+    assert "isolation" not in first.evidence and "read_committed" not in first.message
     proof.write_html(tmp_path / "page.html")
     assert "LastValue: 199" in (tmp_path / "page.html").read_text(encoding="utf-8")
 

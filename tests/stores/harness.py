@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
-from sexton.client.committed import CommittedBatches
+from sexton.client.committed import committed_batches
 from sexton.client.reading import PartitionReader
 from sexton.client.replica import Isolation
 from sexton.stores import App
@@ -70,7 +70,7 @@ def committed(bootstrap_servers: str, topic: str, partition: int) -> list[tuple[
             end = (await bounds(client, at)).high_watermark
             reader = PartitionReader(client, at)
             async for chunk in reader.read(0, end, isolation=Isolation.READ_COMMITTED):
-                for batch in CommittedBatches().of(chunk):
+                for batch in committed_batches(chunk):
                     found += [((r.key or b"").decode(), r.value) for r in batch.records()]
         return found
 

@@ -111,7 +111,9 @@ def test_a_view_does_not_change_under_its_reader(kafka: EmbeddedCluster, tmp_pat
         assert list(first.query("counts", 0).scan(backwards=True)) == [("c", 1), ("b", 1), ("a", 2)]
 
 
-def test_what_raises_commits_nothing(kafka: EmbeddedCluster, tmp_path: Path) -> None:
+def test_what_raises_commits_nothing(
+    kafka: EmbeddedCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     make_topics(kafka, 1)
     servers = kafka.bootstrap_servers
 
@@ -126,13 +128,28 @@ def test_what_raises_commits_nothing(kafka: EmbeddedCluster, tmp_path: Path) -> 
     )  # fmt: skip
     write(servers, [(0, "good"), (0, "bad"), (0, "good")])
     failing = App("counter", [task], bootstrap_servers=servers, state_dir=tmp_path / "a")
-    with pytest.raises(TaskFailed, match="not this one"), failing:
+    with pytest.raises(TaskFailed) as caught, failing:
         until(lambda: bool(failing.failures()), "it fails")
+    said = "ValueError: not this one, at offset 1 of numbers-0"
+    assert str(caught.value) == f"counts-0: {said}"
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert f"counts-0: task failed: {said}" in caplog.messages
     assert sums(servers, 0) == []
     # Another program counts it, from where nothing was committed.
     with app(servers, tmp_path / "a") as better:
         wait_until_done(better, 3)
         assert state(better, 0) == {"good": 2, "bad": 1}
+
+
+def test_an_input_that_cannot_be_decoded_is_named(kafka: EmbeddedCluster, tmp_path: Path) -> None:
+    make_topics(kafka, 1)
+    serdes = ("str", "int64")
+    task = Task("counts", INPUT, lambda *_: None, input_serdes=serdes)
+    eight = bytes(8)
+    write(kafka.bootstrap_servers, [(0, "a", eight), (0, "b", eight), (0, "c", b"three")])
+    failing = App("counter", [task], bootstrap_servers=kafka.bootstrap_servers, state_dir=tmp_path)
+    with pytest.raises(TaskFailed, match="has 5 bytes, not 8, at offset 2 of numbers-0"), failing:
+        until(lambda: bool(failing.failures()), "it fails")
 
 
 def test_deleted_keys_are_tombstones(kafka: EmbeddedCluster, tmp_path: Path) -> None:
@@ -242,12 +259,12 @@ def test_a_restore_says_how_far_it_is(
     with app(servers, tmp_path / "b") as cold:
         told = until(lambda: half_way(cold), "it is half-way", 60)
         assert (told.state, told.position) == ("restoring", 50)
-        until(lambda: "restoring" in caplog.messages, "it is in the log")
+        until(lambda: ": restoring: " in caplog.text, "it is in the log")
         seen.set()
         wait_until_active(cold, 1)
         assert cold.status()[0].restore is None
         assert len(state(cold, 0)) == 100
-    lines = [r.__dict__["how"] for r in caplog.records if r.message == "restoring"]
+    lines = [r.__dict__["how"] for r in caplog.records if ": restoring: " in r.message]
     assert all(re.match(r"\d+%, .* MB/s, .* left$", line) for line in lines), lines
 
 

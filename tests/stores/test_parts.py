@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 
 from sexton.base.errors import ConfigError, CorruptLog
 from sexton.machines.stores_events import Checkpoint, Lineage
+from sexton.stores import repeats
 from sexton.stores.disks import Disk, MemoryDisk, RocksDisk
 from sexton.stores.layout import decode_checkpoint, encode_checkpoint
 from sexton.stores.numbers import Progress
 from sexton.stores.partitioner import Partitioner
+from sexton.stores.repeats import Repeats
 from sexton.stores.serdes import SERDES, serde_of
 from sexton.stores.task import AppConfig, Task
 from sexton.stores.view import Store, after_prefix
@@ -62,6 +65,15 @@ def test_unknown_serdes_are_refused() -> None:
         SERDES["int"].decode(b"123")
 
 
+def test_what_is_not_bytes_is_not_made_into_zeros() -> None:
+    """bytes(12) would be twelve of them."""
+    encode = SERDES["bytes"].encode
+    assert [encode(each) for each in (b"a", bytearray(b"a"), memoryview(b"a"))] == [b"a"] * 3
+    for value in (12, True, "a", [1, 2]):
+        with pytest.raises(TypeError, match=f"this is {type(value).__name__}.*output_serdes="):
+            encode(value)
+
+
 def store_on(disk: Disk) -> Store:
     return Store(disk, SERDES["str"], SERDES["int"], "in", 0)
 
@@ -79,8 +91,7 @@ def test_an_overlay_is_seen_and_not_written(disk: Disk) -> None:
     assert list(store.scan("b", "c")) == []
     assert list(store.prefix("c")) == [("c", 3)]
     assert disk.get(b"\x01a") == SERDES["int"].encode(1)
-    store.drop()
-    assert list(store.scan()) == [("a", 1), ("b", 2)]
+    assert list(store_on(disk).scan()) == [("a", 1), ("b", 2)]  # who drops it makes another
     with pytest.raises(ValueError, match="no null"):
         store.put("a", None)
 
@@ -182,3 +193,27 @@ def test_names_and_numbers_are_checked() -> None:
         AppConfig("counts", "localhost:9092", standbys=-1)
     with pytest.raises(ConfigError, match="not less"):
         AppConfig("counts", "localhost:9092", commit_interval_ms=60_000)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"store": "memmory"}, "store: is 'memmory', and not one of rocksdb, memory"),
+        ({"store": None}, "store: is None, and not one of rocksdb, memory"),
+        ({"compression": "lz5"}, "compression: is 'lz5', and not one of none, lz4"),
+        ({"commit_interval_ms": -5}, "commit_interval_ms: is -5, and not at least 0"),
+        ({"fetch_bytes": 0}, "fetch_bytes: is 0, and not at least 1"),
+    ],
+)
+def test_a_choice_that_is_none_is_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        AppConfig("counts", "localhost:9092", **options)
+
+
+def test_the_same_trouble_is_said_every_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    trouble = Repeats()
+    assert [trouble.is_news(why) for why in ("a", "a", "b", "b", "a")] == [1, 0, 1, 0, 1]
+    now_s += repeats.AGAIN_S
+    assert trouble.is_news("a")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from sexton.base.errors import PeerError, Refused
+from sexton.base.errors import PeerError, Refused, SextonError
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.topology import Topic, Topology
@@ -27,6 +27,20 @@ from tests.stores.harness import make_topics, wait_until_active, wait_until_done
 def fails(app: App, why: str) -> None:
     with pytest.raises(TaskFailed, match=why), app:
         until(lambda: bool(app.failures()), "it fails")
+
+
+def test_an_application_that_could_not_start_can_be_started_again(
+    kafka: EmbeddedCluster, tmp_path: Path
+) -> None:
+    one = app(kafka.bootstrap_servers, tmp_path / "a")
+    for _ in range(2):
+        with pytest.raises(SextonError, match=INPUT):
+            one.start()
+    one.close()  # there is nothing to close, and nothing new to say
+    make_topics(kafka, 1)
+    write(kafka.bootstrap_servers, [(0, "a")])
+    with one:
+        wait_until_done(one, 1)
 
 
 def test_a_producer_that_may_not_be_one(

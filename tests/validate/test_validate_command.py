@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as OffsetPartition
+from confluent_kafka.admin import AdminClient
 
 from sexton.cli.main import main
 from sexton.client.retrying import Patience
@@ -65,7 +67,7 @@ def test_a_healthy_counter_is_what_was_promised(broker: EmbeddedCluster, validat
 
 def test_one_partition_can_be_meant(regressed: str, validate: Run) -> None:
     assert validate(f"{regressed}:17", "--value", "int")[0] == 1
-    assert validate(f"{regressed}:16", "--value", "int")[0] == 0
+    assert validate(f"{regressed}:16", "--value", "int")[0] == 3  # there is nothing in it
 
 
 def test_a_finding_can_be_acknowledged(regressed: str, validate: Run, tmp_path: Path) -> None:
@@ -190,6 +192,96 @@ def test_a_source_with_other_partitions_is_searched(broker: EmbeddedCluster, val
     assert "not judged" not in json.loads(said)["summary"]["limits"]
 
 
+def test_another_order_keeps_the_names_of_topics_as_they_are(
+    broker: EmbeddedCluster, validate: Run
+) -> None:
+    keyed: list[Record] = [("k", {"id": number}) for number in range(3)]
+    source = filled(broker, keyed)
+    topic = filled(broker, [keyed[0], keyed[2], keyed[1]])
+    _code, said, _asides = validate(topic, "--id", "json:id", "--source", source)
+    told = " ".join(said.split())
+    assert (
+        f"The record from {source}-0 offset 1 was processed after the one from {source}-0 offset 2."
+    ) in told
+
+
+# ── losses ──
+
+
+def test_what_the_source_has_and_the_output_lacks_is_lost(
+    broker: EmbeddedCluster, validate: Run, tmp_path: Path
+) -> None:
+    """All of one key, and the last two records; the control: nothing of it."""
+    keyed: list[Record] = [(f"k{number % 4}", {"id": number}) for number in range(40)]
+    source = filled(broker, keyed, partitions=4, partition=lambda number: number % 4)
+    part = [each for each in keyed[:38] if each[0] != "k1"]
+    page, rows = tmp_path / "page.html", tmp_path / "rows.parquet"
+    files = ("--html", str(page), "--parquet", str(rows))
+    for records, expected in ((keyed, 0), (part, 1)):
+        topic = filled(broker, records, partitions=3, partition=lambda number: number % 3)
+        asked = ("--id", "json:id", "--source", source, "--show-keys", *files)
+        assert validate(topic, *asked)[0] == 0  # nobody has asked for all of it
+        code, said, _asides = validate(topic, *asked, "--complete", "--format", "json")
+        told = json.loads(said)
+        assert code == expected
+        assert told["promises"][-1] == {
+            "promise": f"has all of {source}",
+            "of": "json:id",
+            "kept": not expected,
+            "findings": 12 if expected else 0,
+        }
+    assert {each["code"] for each in found(said)} == {"lost-record"}
+    evidence = {each["evidence"]["id"]: each["evidence"] for each in found(said)}
+    assert sorted(map(int, evidence)) == [*range(1, 38, 4), 38, 39]
+    last = evidence["38"]
+    assert (last["source"], last["partition"], last["source_offset"]) == (source, 2, 9)
+    assert last["key"] == "k2"
+    assert f"which the source has in {source}-2 at offset 9" in page.read_text(encoding="utf-8")
+    import pyarrow.parquet as pq
+
+    assert {row["code"] for row in pq.read_table(rows).to_pylist()} == {"lost-record"}
+
+
+def test_the_ids_of_a_source_may_be_elsewhere_in_its_records(
+    broker: EmbeddedCluster, validate: Run
+) -> None:
+    source = filled(broker, [("k", {"n": 1}), ("k", {"n": 2}), ("k", {"other": 3})])
+    topic = filled(broker, [("k", {"id": 1})])
+    asked = ("--id", "json:id", "--source", source, "--source-id", "json:n", "--complete")
+    code, _said, asides = validate(topic, *asked)
+    assert code == 2 and f"{source}-0, offset 2: the value has no member n" in asides
+    code, said, _asides = validate(topic, *asked, "--skip-unreadable", "--show-keys")
+    assert code == 1 and "The output lacks the id 2, which the source has" in said
+    assert f"1 records of {source} have no id, and were not looked for." in said
+
+
+def test_what_was_deleted_since_looks_lost_and_the_report_says_so(
+    broker: EmbeddedCluster, validate: Run
+) -> None:
+    records: list[Record] = [("k", {"id": number}) for number in range(3)]
+    source, topic = filled(broker, records), filled(broker, records)
+    asked = ("--id", "json:id", "--source", source, "--complete")
+    code, said, _asides = validate(topic, *asked)
+    assert code == 0 and "note:" not in said
+    at = OffsetPartition(topic, 0, 1)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.delete_records([at])[at].result(60)
+    broker.alter_topic(topic, {"cleanup.policy": "compact"})
+    code, said, _asides = validate(topic, *asked)
+    assert code == 1 and "1 lost-record" in said
+    assert f"note: {topic}-0 begins at offset 1: what has been deleted before it" in said
+    assert f"note: {topic} is compacted: records that are missing may" in said
+
+
+def test_an_output_with_nothing_in_it_has_lost_everything(
+    broker: EmbeddedCluster, validate: Run
+) -> None:
+    source, topic = filled(broker, [("k", {"id": 1})]), filled(broker, [])
+    asked = ("--id", "json:id", "--source", source, "--complete", "--format", "json")
+    code, said, _asides = validate(topic, *asked)
+    assert code == 1 and [each["code"] for each in found(said)] == ["lost-record"]
+
+
 # ── isolation ──
 
 
@@ -242,6 +334,13 @@ def test_a_value_that_is_no_number_is_named_with_its_offset(
     assert code == 1 and "1 records in which an expression found nothing were left out" in said
 
 
+def test_a_fraction_is_told_how_it_is_read(broker: EmbeddedCluster, validate: Run) -> None:
+    topic = filled(broker, [("k", {"amount": 13.5}), ("k", {"amount": 14})])
+    code, _said, asides = validate(topic, "--value", "json:amount")
+    assert code == 2 and "hint: read it as a fraction: 'json:amount float'" in asides
+    assert validate(topic, "--value", "json:amount float")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -249,6 +348,9 @@ def test_a_value_that_is_no_number_is_named_with_its_offset(
         (["t", "--value", "jsn:x"], "is not understood"),
         (["t", "--rising", "--id", "key"], "--rising"),
         (["t", "--value", "int", "--source", "s"], "needs --id"),
+        (["t", "--id", "key", "--complete"], "--complete: needs --source"),
+        (["t:0", "--id", "key", "--source", "s", "--complete"], "one partition alone"),
+        (["t", "--id", "key", "--source", "s", "--complete", "--since", "1h"], "with --since"),
         (["t", "--value", "int", "--follow"], "needs --checkpoint"),
         (["t", "--table", "/nowhere"], "no such table"),
         (["t", "--id", "key", "--table", ".", "--table-value", "v"], "needs --value"),
@@ -275,8 +377,38 @@ def test_a_topic_that_is_not_there_is_named(validate: Run) -> None:
 def test_an_empty_topic_is_not_called_clean(broker: EmbeddedCluster, validate: Run) -> None:
     code, said, _asides = validate(filled(broker, []), "--value", "int", "--format", "json")
     told = json.loads(said)
-    assert code == 0 and told["summary"]["standing"] == "unread"
+    assert code == 3 and told["summary"]["standing"] == "unread" and not told["ok"]
     assert [each["kept"] for each in told["promises"]] == [None]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("--id", "json:nope", "--skip-unreadable"),
+        ("--value", "json:n"),  # per key, and there is none
+        ("--id", "json:n", "--source", "itself", "--source-id", "json:name"),
+        ("--compare-isolation",),
+    ],
+)
+def test_what_could_not_be_judged_is_not_called_kept(
+    broker: EmbeddedCluster, validate: Run, asked: tuple[str, ...]
+) -> None:
+    """Records were read, and none of them had what was asked for."""
+    topic = filled(broker, [(None, {"n": 1, "name": "a"}), (None, {"n": 2, "name": "b"})])
+    asked = tuple(topic if each == "itself" else each for each in asked)
+    code, said, _asides = validate(topic, *asked, "--format", "json")
+    told = json.loads(said)
+    assert code == 3 and not told["ok"] and told["summary"]["standing"] == "unread"
+    assert told["promises"][-1]["kept"] is None
+    assert "nothing could be judged" in told["summary"]["verdict"]
+
+
+def test_records_left_out_as_asked_leave_the_others_judged(
+    broker: EmbeddedCluster, validate: Run
+) -> None:
+    topic = filled(broker, [("k", {"n": 1}), ("k", {"other": 2}), ("k", {"n": 3})])
+    code, said, _asides = validate(topic, "--value", "json:n", "--skip-unreadable")
+    assert code == 0 and "1 records in which an expression found nothing were left out" in said
 
 
 # ── what could not be looked at ──

@@ -49,6 +49,16 @@ def mark(sketch: Array, ids: Read) -> None:
     )  # fmt: skip
 
 
+def marked(sketch: Array, ids: Read) -> Array:
+    """The rows whose ids the sketch may have."""
+    chosen: Array = np.empty(len(ids.status), np.int64)
+    count = kernels.marked(
+        address(ids.values), address(ids.status), len(ids.status), address(sketch),
+        len(sketch) * 64 - 1, address(chosen),
+    )  # fmt: skip
+    return chosen[:count]
+
+
 class Overlap:
     """Bits that more than one partition has set."""
 
@@ -84,19 +94,15 @@ class CandidateFold:
 
     def take_rows(self, rows: Rows) -> None:
         ids = fingerprints(self._id, rows, self._seed)
-        chosen = np.empty(len(rows), np.int64)
-        count = kernels.marked(
-            address(ids.values), address(ids.status), len(rows), address(self._sketch),
-            len(self._sketch) * 64 - 1, address(chosen),
-        )  # fmt: skip
-        if not count:
+        chosen = marked(self._sketch, ids)
+        if not len(chosen):
             return
-        few = Rows(rows.columns, rows.rows[chosen[:count]], rows.partition)
+        few = Rows(rows.columns, rows.rows[chosen], rows.partition)
         content = fingerprints(self._content, few, self._seed)
         digests = np.where(content.status == FOUND, content.values[:, 0], 0)
         self._found.append(
             (
-                ids.values[chosen[:count]],
+                ids.values[chosen],
                 few.offsets,
                 digests,
                 np.asarray(rows.columns.timestamp[few.rows]),

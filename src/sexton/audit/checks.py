@@ -122,6 +122,7 @@ class Checks:
             for name, (asked, mode) in wanted.items()
             if asked
         }
+        self.judged = dict.fromkeys(self.checks, 0)
 
     # ── rows ──
 
@@ -130,6 +131,7 @@ class Checks:
     ) -> None:
         """Rows in log order: fingerprints of their keys (or ids), and numbers."""
         check = self.checks[name]
+        self.note_judged(name, status)
         high = check.table.high
         events = check.table.take(prints, status, values, offsets)
         if self.touched is not None:
@@ -169,6 +171,10 @@ class Checks:
         if self.reading == 1:
             self.noted[what] += count
 
+    def note_judged(self, name: str, status: Array) -> None:
+        if self.reading == 1:
+            self.judged[name] += int(np.count_nonzero(status == FOUND))
+
     def note_unreadable(self, count: int, offset: int) -> None:
         self.note("unreadable", count)
         if self.reading == 1 and self.first_unreadable == NO_OFFSET:
@@ -198,6 +204,7 @@ class Checks:
             counts={code: count for code, count in counts.items() if count},
             sightings=tuple(sorted(sightings, key=lambda each: (each.offset, each.code))),
             damage=tuple(self.damage),
+            judged=dict(self.judged),
             of_sequence=0 if of_sequence is None else int(of_sequence.sum()),
         )
 
@@ -207,6 +214,7 @@ class Checks:
         """The next stretch of the log; what is known of keys and ids stays."""
         self.start, self.end = start, end
         self.noted = dict.fromkeys(self.noted, 0)
+        self.judged = dict.fromkeys(self.judged, 0)
         self.first_unreadable = NO_OFFSET
         self.damage = []
         self.touched = {}

@@ -56,7 +56,11 @@ class SpanSuspicion(Plain):
 
 def comparable(facts: Sequence[ReplicaFacts]) -> list[ReplicaFacts]:
     """Those that were read to the common end."""
-    return [each for each in facts if each.read_to >= each.scope.end]
+    return [each for each in facts if _is_comparable(each)]
+
+
+def _is_comparable(facts: ReplicaFacts) -> bool:
+    return facts.read_to >= facts.scope.end
 
 
 def _differing(facts: Sequence[ReplicaFacts]) -> list[int]:
@@ -99,16 +103,22 @@ def was_compacted(facts: Sequence[ReplicaFacts]) -> bool:
 # ── keys ──
 
 
+def lowest_ceiling(found: Sequence[BucketEntries]) -> int:
+    """Up to which fingerprint were all keys there to be compared? One alone has nobody to ask."""
+    ceilings = [each.ceiling for each in found if _is_comparable(each.facts)]
+    return min(ceilings) if len(ceilings) > 1 else HIGHEST
+
+
 def key_suspicions(found: Sequence[BucketEntries]) -> list[KeySuspicion]:
     """Keys that differ and that nobody has written since."""
-    compared = {each.node: each for each in found if each.facts.read_to >= each.facts.scope.end}
+    compared = {each.node: each for each in found if _is_comparable(each.facts)}
     if len(compared) < 2:
         return []
     by_node = {
         node: {entry.key: entry for entry in each.entries} for node, each in compared.items()
     }
     scope = found[0].facts.scope
-    ceiling = min(each.ceiling for each in compared.values())
+    ceiling = lowest_ceiling(found)
     log_start = max(each.facts.log_start for each in compared.values())
     written_since = {key for each in compared.values() for key in each.moved_on} | {
         entry.key for each in compared.values() for entry in each.entries if entry.beyond

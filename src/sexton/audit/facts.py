@@ -144,12 +144,13 @@ class KeyEntry(Plain):
 
 @dataclass(frozen=True, slots=True)
 class BucketEntries(Plain):
-    """All keys of the buckets asked for, on one replica."""
+    """The keys of the buckets asked for, on one replica, as far as there is room for them."""
 
     node: int
     facts: ReplicaFacts
     entries: tuple[KeyEntry, ...]
     moved_on: tuple[bytes, ...]  # keys that were seen at or past the scope's end only
     left_out: int  # keys over the limit, as an estimate
-    ceiling: int  # of fingerprints: all keys below it are here, none at or over it
+    ceiling: int  # of fingerprints: all keys from the floor up to it are here, none at or over it
     shown: tuple[AbortedSpan, ...]  # spans that were asked for, in which this replica shows data
+    floor: int = 0

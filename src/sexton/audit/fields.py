@@ -28,6 +28,7 @@ from sexton.records.tables import Array
 FOUND, EMPTY, UNREADABLE = kernels.FOUND, kernels.EMPTY, kernels.UNREADABLE
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _WIDTHS = {"int32": 4, "int64": 8, "double": 8}
+_DECODER = json.JSONDecoder()
 MOST_SHOWN = 60  # characters of a value that somebody has to look at
 
 
@@ -313,20 +314,45 @@ def raw_field(expression: Expression, rows: Rows, row: int) -> bytes | None:
 
 
 def slow_token(expression: Expression, rows: Rows, row: int) -> bytes | None:
-    """The bytes that an expression means, or None if there are none."""
+    """The bytes that an expression means, or None if there are none; as a kernel finds them."""
     raw = raw_field(expression, rows, row)
     if raw is None or not expression.path:
         return raw
     try:
-        value: Any = json.loads(raw, object_pairs_hook=_first_of_equals, parse_float=_Written,
+        text = raw.decode(json.detect_encoding(raw), "surrogatepass")
+        value: Any = json.loads(text, object_pairs_hook=_first_of_equals, parse_float=_Written,
                                 parse_int=_Written)  # fmt: skip
         for name in expression.path:
             value = value[name]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+    if isinstance(value, bool | dict | list):
+        value = _as_written(text, expression.path)
     if isinstance(value, str):  # a number as it was written is one, too
         return value.encode("utf-8", "surrogatepass")
     return None
+
+
+def _as_written(text: str, path: Sequence[str]) -> str:
+    """A member of JSON that is known to be sound, and to have it."""
+    at = _past_blank(text, 0)
+    for name in path:
+        at = _past_blank(text, at + 1)
+        while True:
+            other, at = _DECODER.raw_decode(text, at)
+            at = _past_blank(text, _past_blank(text, at) + 1)  # and past the colon
+            if other == name:
+                break
+            _value, at = _DECODER.raw_decode(text, at)
+            at = _past_blank(text, _past_blank(text, at) + 1)  # and past the comma
+    _value, end = _DECODER.raw_decode(text, at)
+    return text[at:end]
+
+
+def _past_blank(text: str, at: int) -> int:
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
 
 
 def together(expressions: Sequence[Expression], rows: Rows, row: int) -> bytes | None:

@@ -53,8 +53,10 @@ class Fold:
         spans: Sequence[AbortedSpan] = (),
         most_keys: int = MOST_KEYS,
         most_entries: int = MOST_ENTRIES,
+        floor: int = 0,
     ) -> None:
-        """`buckets`: whose keys are wanted one by one; then there are no digests.
+        """`buckets`: whose keys are wanted one by one; then there are no digests. Of these, those
+        whose fingerprints are not below `floor`.
 
         `spans`: transactions that another replica takes for aborted. Is any of their data shown?
         """
@@ -71,7 +73,7 @@ class Fold:
         elif buckets is None:
             self._table = KeyTable(scope.seed, scope.start, scope.end, most_keys)
         else:
-            self._entries = KeyEntries(scope, buckets, most_entries)
+            self._entries = KeyEntries(scope, buckets, most_entries, floor)
             self._sample = KeyTable(scope.seed, scope.start, scope.end, SAMPLE_KEYS)
         self._probed: dict[int, list[AbortedSpan]] = {}
         for span in spans:
@@ -232,5 +234,6 @@ class Fold:
             moved_on=entries.moved_on() if entries is not None else (),
             left_out=entries.left_out() if entries is not None else 0,
             ceiling=entries.ceiling if entries is not None else HIGHEST,
+            floor=entries.floor if entries is not None else 0,
             shown=tuple(self._shown),
         )

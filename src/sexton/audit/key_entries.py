@@ -2,7 +2,8 @@
 
 Whatever a replica leaves out for want of room the others must leave out as well, or it would look
 missing here. So keys are left out by their fingerprints: from a ceiling on, which comes down when
-there are too many, nothing is kept; below it, everything. Comparing takes the lowest ceiling.
+there are too many, nothing is kept; below it, everything. Comparing takes the lowest ceiling, and
+that is the floor of the next reading, until nothing is left out.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class KeyEntries:
     scope: Scope
     buckets: frozenset[int]
     most: int
+    floor: int = 0  # an earlier reading had room for everything below it
     ceiling: int = HIGHEST
     _held: dict[bytes, _Held] = field(default_factory=dict)
     _waiting: dict[int, list[_Record]] = field(default_factory=dict)  # by producer, for its marker
@@ -103,9 +105,17 @@ class KeyEntries:
         """About how many keys there are at or over the ceiling."""
         if self.ceiling == HIGHEST:
             return 0
+        share = self._asked_between(self.ceiling, HIGHEST) / (
+            self._asked_between(self.floor, self.ceiling) or 1
+        )
+        return max(1, round(len(self._held) * share))
+
+    def _asked_between(self, low: int, high: int) -> int:
+        """How many fingerprints of [low, high) there are in the buckets asked for."""
         size = 1 << fold_kernels.BUCKET_SHIFT
-        below = sum(min(size, max(0, self.ceiling - each * size)) for each in self.buckets)
-        return round(len(self._held) * (len(self.buckets) * size / below - 1)) if below else 0
+        return sum(
+            max(0, min(high, (each + 1) * size) - max(low, each * size)) for each in self.buckets
+        )
 
     def _select(self, columns: Columns, visible: Array) -> tuple[Array, Array]:
         rows, fingerprints = np.empty(len(columns), np.int64), np.empty(len(columns), np.uint64)
@@ -116,7 +126,11 @@ class KeyEntries:
             self.scope.start, address(self._asked), self.ceiling, address(rows),
             address(fingerprints),
         )  # fmt: skip
-        return rows[:count], fingerprints[:count]
+        rows, fingerprints = rows[:count], fingerprints[:count]
+        if not self.floor:
+            return rows, fingerprints
+        wanted = fingerprints >= np.uint64(self.floor)
+        return rows[wanted], fingerprints[wanted]
 
     def _take_rows(
         self, columns: Columns, rows: Array, prints: Array, batches: Array, first: int, end: int

@@ -76,11 +76,11 @@ class TopicSide:
         self._table.take(keys.values, status, values.view(np.int64), rows.offsets)
 
     def _both(self, rows: Rows) -> tuple[Read, Array]:
-        spans = texts(self._key, rows)[0]
+        spans = texts(self._key, rows)
         keys = fingerprints_of(spans, self._seed)
         if self._value is None:
             return keys, np.zeros(len(rows), np.uint64)
-        return keys, value_words(texts(self._value, rows)[0], self._seed)
+        return keys, value_words(texts(self._value, rows), self._seed)
 
     def sums(self, size: int) -> Sums:
         digests = self._table.digests().tobytes()

@@ -18,14 +18,13 @@ from typing import Final
 import numpy as np
 
 from sexton.audit import state_kernels as kernels
-from sexton.audit.across import empty_sketch, mark, sketch_bits
+from sexton.audit.across import empty_sketch, mark, marked, sketch_bits
 from sexton.audit.expressions import parts
 from sexton.audit.fields import FOUND, UNREADABLE, Read, Rows, fingerprints
 from sexton.audit.state_table import StateTable
 from sexton.audit.validation import ORDER_VIOLATION, Rules, Sighting
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
-from sexton.records.native import address
 from sexton.records.tables import Array
 
 MOST_ROWS: Final = 50_000_000  # of one partition; each takes about 130 bytes
@@ -75,16 +74,11 @@ class OrderFold:
     def take_source(self, rows: Rows) -> None:
         assert self._places is not None
         ids = fingerprints(self._source_id, rows, self._seed)
-        chosen = np.empty(len(rows), np.int64)
-        count = kernels.marked(
-            address(ids.values), address(ids.status), len(rows), address(self._sketch),
-            len(self._sketch) * 64 - 1, address(chosen),
-        )  # fmt: skip
-        few = chosen[:count]
+        few = marked(self._sketch, ids)
         prints = np.ascontiguousarray(ids.values[few])
         offsets = rows.offsets[few]
         places = (np.int64(rows.partition.partition) << _OFFSET_BITS) | offsets
-        again = self._places.take(prints, np.zeros(count, np.uint8), places, offsets)
+        again = self._places.take(prints, np.zeros(len(few), np.uint8), places, offsets)
         if len(again):
             entries = self._places.of(np.ascontiguousarray(prints[again[:, 0]]))
             entries[:, 2] = _NOWHERE.view(np.uint64)
@@ -96,6 +90,14 @@ class OrderFold:
         assert self._places is not None
         return sum(
             int(np.count_nonzero((self._places_of(ids, status)[1] != FOUND)[status == FOUND]))
+            for ids, status, _keys, _offsets in self._rows
+        )
+
+    @property
+    def judged(self) -> int:
+        """Records of the output whose place in the source is known."""
+        return sum(
+            int(np.count_nonzero(self._places_of(ids, status)[1] == FOUND))
             for ids, status, _keys, _offsets in self._rows
         )
 

@@ -13,6 +13,7 @@ value has caught up. A delete (a null value) ends a key's history, and it may be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -52,6 +53,8 @@ from sexton.records.layout import CONTROL
 from sexton.records.tables import Array
 
 MOST_DAMAGE: Final = 100
+_EXPONENT: Final = rb"[eE][+-]?[0-9]+"
+_FRACTION: Final = re.compile(rb"-?[0-9]+(\.[0-9]+(%b)?|%b)" % (_EXPONENT, _EXPONENT))
 
 
 class UnreadableRecord(ConfigError):
@@ -186,6 +189,7 @@ class Validating(Checks):
             return
         keys = fingerprints(self._key, rows, self.seed)
         status = np.where(keys.status == FOUND, FOUND, UNREADABLE).astype(np.uint8)
+        self.note_judged(ISOLATION, status)
         flags = hidden[rows.rows].astype(np.int64)
         self.checks[ISOLATION].table.take(keys.values, status, flags, rows.offsets)
 
@@ -203,8 +207,9 @@ class Validating(Checks):
         offset = int(rows.offsets[row])
         if not self.rules.skip_unreadable:
             missing = [each for each in expressions if slow_token(each, rows, row) is None]
-            why = why_unreadable((missing or expressions)[0], rows, row)
-            hint = "read another part of the record, or leave such records out: --skip-unreadable"
+            wrong_one = (missing or expressions)[0]
+            why = why_unreadable(wrong_one, rows, row)
+            hint = _hint(wrong_one, slow_token(wrong_one, rows, row))
             raise UnreadableRecord(f"{self.partition}, offset {offset}", why, hint)
         self.note_unreadable(len(unreadable), offset)
 
@@ -246,3 +251,10 @@ class Validating(Checks):
         )
         counts = {**facts.counts, UNCOMMITTED: len(offsets)}
         return replace(facts, counts=counts, sightings=(*facts.sightings, *told))
+
+
+def _hint(expression: Expression, token: bytes | None) -> str:
+    if expression.kind == "int" and token is not None and _FRACTION.fullmatch(token):
+        fraction = str(replace(expression, kind="float")).removeprefix("value ")
+        return f"read it as a fraction: '{fraction}'"
+    return "read another part of the record, or leave such records out: --skip-unreadable"

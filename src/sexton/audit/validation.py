@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Final, Literal
 
 from sexton.audit.plain import Plain
@@ -22,15 +23,19 @@ KEY_SEQUENCE_GAP: Final = "key-sequence-gap"
 DUPLICATE: Final = "duplicate-record"
 INCONSISTENT: Final = "inconsistent-duplicate"
 ORDER_VIOLATION: Final = "order-violation"
+LOST: Final = "lost-record"
 UNCOMMITTED: Final = "uncommitted-record"
 STALE_ROW: Final = "table-stale-row"
 MISSING_ROW: Final = "table-missing-row"
 DIFFERENT_ROW: Final = "table-different-row"
 CODES = (
-    STATE_REGRESSION, KEY_SEQUENCE_GAP, DUPLICATE, INCONSISTENT, ORDER_VIOLATION, UNCOMMITTED,
-    STALE_ROW, MISSING_ROW, DIFFERENT_ROW,
+    STATE_REGRESSION, KEY_SEQUENCE_GAP, DUPLICATE, INCONSISTENT, ORDER_VIOLATION, LOST,
+    UNCOMMITTED, STALE_ROW, MISSING_ROW, DIFFERENT_ROW,
 )  # fmt: skip
 NO_OFFSET: Final = -1
+SOURCE: Final = "source"  # what a topic is compared with
+COMPLETE: Final = "complete"  # what is looked for in it
+TABLE: Final = "table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,7 @@ class Rules(Plain):
     compare_isolation: bool = False  # what does a read_uncommitted consumer see that this does not?
     source: str | None = None  # a topic whose order per key is to be kept, by `id`
     source_id: str | None = None  # the id in the source's records; the same if not given
+    complete: bool = False  # each id of the source has to be there
     skip_unreadable: bool = False  # records in which an expression finds nothing are left out
 
 
@@ -98,7 +104,7 @@ class PartitionFacts(Plain):
     partition: TopicPartition
     start: int
     end: int
-    records: int  # that were judged
+    records: int  # that were read, as consumers see them
     bytes: int
     keys: int
     ids: int
@@ -110,4 +116,6 @@ class PartitionFacts(Plain):
     sightings: tuple[Sighting, ...]  # the first ones
     damage: tuple[Unread, ...] = ()
     of_sequence: int = 0  # of the values that went back: numbers of a sequence
+    # By rule of `checks`, in how many records it found what it asks for. Without any, who knows?
+    judged: Mapping[str, int] = field(default_factory=dict)
     passed_over: int = 0  # rows of a stream at offsets that an earlier batch has had: not judged

@@ -14,6 +14,7 @@ from sexton.audit.validation import (
     DUPLICATE,
     INCONSISTENT,
     KEY_SEQUENCE_GAP,
+    LOST,
     MISSING_ROW,
     ORDER_VIOLATION,
     STALE_ROW,
@@ -25,6 +26,7 @@ from sexton.audit.validation import (
 # In the order in which one wants to read them: what does the most harm first.
 MEANINGS: Final[dict[str, str]] = {
     STATE_REGRESSION: "A value that must not go back went back: something worked with old state.",
+    LOST: "A record of the topic that this one is made from is not in it.",
     INCONSISTENT: "One id stands for records with different content.",
     ORDER_VIOLATION: "Records of one key come in another order than in the topic they are from.",
     DUPLICATE: "A record with the same id and content is there more than once.",
@@ -38,6 +40,10 @@ REMEDIES: Final[dict[str, str]] = {
     STATE_REGRESSION: (
         "Look at who wrote both records: another producer epoch means that a task was taken over"
         " with old state. Rebuild that state from its changelog before it writes more."
+    ),
+    LOST: (
+        "See whether the pipeline has caught up, and whether retention has deleted the record"
+        " since; else let it process that offset of the source again, and find out who skipped it."
     ),
     INCONSISTENT: (
         "Find out which of the two is right, and write it once more; make the writer"
@@ -68,21 +74,22 @@ def remedy(code: str) -> str:
     return f"{REMEDIES[code]} See {runbook(code)}."
 
 
-def message(sighting: Sighting, key: str | None, id_: str | None, *, committed: bool) -> str:
+def message(sighting: Sighting, key: str | None, id_: str | None, *, isolation: str | None) -> str:
     """One sentence about one sighting; `key` and `id_` as they may be shown.
 
-    Of very many sightings the last ones were not looked at again, and nobody knows their key.
+    Of very many sightings the last ones were not looked at again, and nobody knows their key. The
+    isolation level is known if the records were read by us.
     """
     key, id_ = key or "not looked up", f"the id {id_}" if id_ else "an id"
     partition = sighting.partition.partition
-    view = "read_committed" if committed else "read_uncommitted"
+    view = f" ({isolation})" if isolation else ""
     match sighting.code:
         case "state-regression":
             what = "a number of the sequence" if sighting.of_sequence else "a value"
             again = "came again" if sighting.of_sequence else "did not rise"
             went = "went back" if sighting.value != sighting.last_value else again
             return (
-                f"{what} {went} ({view}). Partition: {partition}, Key: {key},"
+                f"{what} {went}{view}. Partition: {partition}, Key: {key},"
                 f" LastValue: {sighting.last_value}, NewValue: {sighting.value}"
             )
         case "key-sequence-gap":
@@ -96,8 +103,14 @@ def message(sighting: Sighting, key: str | None, id_: str | None, *, committed: 
             return f"{id_} comes again, with other content, {_places(sighting)}"
         case "order-violation":
             return (
-                f"{sighting.value} was processed after {sighting.last_value}."
+                f"the record from {sighting.value} was processed after the one from"
+                f" {sighting.last_value}."
                 f" Partition: {partition}, Key: {key}"
+            )
+        case "lost-record":
+            return (
+                f"the output lacks {id_}, which the source has in {sighting.partition} at offset"
+                f" {sighting.offset}. Partition: {partition}, Key: {key}"
             )
         case "uncommitted-record":
             return (

@@ -26,6 +26,14 @@ class SextonError(Exception):
         self.why = why
         self.hint = hint
 
+    def __str__(self) -> str:
+        """With the remedy: in a program of somebody's own this line is all that is seen.
+
+        Who tells the hint apart, or goes on in the same sentence, takes `subject` and `why`.
+        """
+        said = super().__str__()
+        return said if self.hint is None else f"{said} ({self.hint})"
+
     @property
     def kind(self) -> str:
         """A stable name for machines, such as `corrupt-log`."""
@@ -73,8 +81,3 @@ def cannot_be_written(target: str, why: str) -> ConfigError:
 
 class Missing(ConfigError):
     """A program or package this needs and this machine lacks."""
-
-    def __str__(self) -> str:
-        """With the remedy: in a program of somebody's own this line is all that is seen."""
-        said = super().__str__()
-        return said if self.hint is None else f"{said} ({self.hint})"

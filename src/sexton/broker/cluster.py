@@ -23,6 +23,7 @@ from random import Random
 from typing import Any
 
 from sexton.base.errors import ConfigError
+from sexton.base.findings import Finding
 from sexton.base.lazy_dataclass import dataclass
 from sexton.broker.compiling import have_kernels
 from sexton.broker.host import Clock, Host
@@ -30,8 +31,9 @@ from sexton.broker.listener import Listener, ListenerConfig
 from sexton.broker.open_files import raise_limit
 from sexton.broker.switchboard import Switchboard
 from sexton.log.real_disk import RealDisk
-from sexton.machines.controller import Controller, ControllerConfig
+from sexton.machines.controller import ControllerConfig
 from sexton.machines.metadata import Image, Record
+from sexton.node import owner
 from sexton.node.broker import Broker
 from sexton.node.config import BrokerConfig
 from sexton.node.controller import ControllerNode
@@ -75,6 +77,7 @@ class LocalCluster:
         self.listeners: dict[int, Listener] = {}
         self._jobs = ThreadPoolExecutor(1, "sexton-cleaner", initializer=have_kernels)
         self._random = Random()
+        self.cluster_id = ""
         self._waiting: dict[int, dict[_Waiter, None]] = {}  # for an answer of that node
         # Whoever watches may take these: what the controller knows when it starts, what it decides
         # from then on, and every broker that starts.
@@ -184,10 +187,19 @@ class LocalCluster:
         return node
 
     @property
-    def controller(self) -> Controller:
+    def controller_is_up(self) -> bool:
+        """Not if its disk has failed; brokers go on without it, and nothing is decided."""
+        return self.hosts[CONTROLLER].node is not None
+
+    @property
+    def image(self) -> Image:
+        """What was decided last, as the controller has it, or else the broker that knows most."""
         node = self.hosts[CONTROLLER].node
-        assert isinstance(node, ControllerNode)
-        return node.machine
+        if isinstance(node, ControllerNode):
+            return node.machine.image
+        brokers = [broker for broker in map(self.broker, self.numbers) if broker is not None]
+        known = max(brokers, key=lambda broker: broker.site.metadata_end, default=None)
+        return Image() if known is None else known.site.image
 
     def _host(self, number: int) -> Host:
         if number not in self.listeners:
@@ -225,7 +237,9 @@ class LocalCluster:
             config = self.config.controller
             if not config.cluster_id:  # counts for a new cluster only
                 config = replace(config, cluster_id=uuid_text(uuid.uuid4().bytes))
-            node = ControllerNode(disk, config, now_ms, clock_ms)
+            seed = self._random.getrandbits(62)
+            node = ControllerNode(disk, config, now_ms, clock_ms, seed)
+            self.cluster_id = node.machine.image.cluster.cluster_id
             self.on_loaded(node.machine.image)
             node.written = lambda records: self.on_decision(records)
             return node
@@ -237,11 +251,16 @@ class LocalCluster:
         config = self.config
 
         def make(now_ms: int, clock_ms: int) -> Broker:
+            disk = RealDisk(directory)
+            why = owner.objection(owner.load(disk), owner.Owner(self.cluster_id, number))
+            if why is not None:
+                raise ConfigError(str(directory), why, owner.HINT)
             endpoint = (config.advertised_host or config.host, str(self.listeners[number].port))
             own = replace(config.broker, node_id=number, endpoint=endpoint, log_dir=str(directory))
             random = Random(self._random.getrandbits(64))
-            broker = Broker(own, RealDisk(directory), random, now_ms, clock_ms)
+            broker = Broker(own, disk, random, now_ms, clock_ms)
             broker.registration.joined = self.listeners[number].open
+            broker.registration.strays = lambda findings: _warn(number, findings)
             self.on_broker(broker)
             return broker
 
@@ -264,6 +283,12 @@ class LocalCluster:
         directory = self.data / name
         directory.mkdir(parents=True, exist_ok=True)
         return directory
+
+
+def _warn(number: int, findings: list[Finding]) -> None:
+    for finding in findings:
+        said = {"broker": number, "code": finding.code, "where": finding.where}
+        log.warning("%s", finding.message, extra=said)
 
 
 @dataclass(slots=True, eq=False)

@@ -19,10 +19,23 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Protocol
 
-from sexton.base.errors import Refused
+from sexton.base.errors import Refused, SextonError
 from sexton.base.kafka_errors import KafkaError
 from sexton.log.disk import remedy
-from sexton.node.outside import Answer, Ask, Asked, Effect, Event, NodeId, Ran, Run, WakeAt, Woken
+from sexton.node.outside import (
+    CONTROLLER,
+    Answer,
+    Ask,
+    Asked,
+    Effect,
+    Event,
+    Halt,
+    NodeId,
+    Ran,
+    Run,
+    WakeAt,
+    Woken,
+)
 
 log = logging.getLogger("sexton.broker")
 
@@ -155,18 +168,24 @@ class Host:
         match error:
             case OSError():
                 self._halt(error, remedy(error))
-            case Refused(error=KafkaError.KAFKA_STORAGE_ERROR):
+            case Refused(error=KafkaError.KAFKA_STORAGE_ERROR) | Halt():
                 self._halt(error, error.hint)
             case _:
                 what = _name(event)
-                log.error("broker %d failed to handle %s", self.node_id, what, exc_info=error)
+                log.error("%s failed to handle %s", self._who, what, exc_info=error)
         _turn_away(event)
 
-    def _halt(self, error: Exception, hint: str | None) -> None:
+    def _halt(self, error: SextonError | OSError, hint: str | None) -> None:
         """A disk that does not keep what must be kept ends the broker, as it does Kafka's."""
-        log.critical("broker %d halts: %s; %s", self.node_id, error, hint)
+        cause = error.__cause__ if isinstance(error, Halt) else None
+        why = f"{error.subject}: {error.why}" if isinstance(error, SextonError) else error
+        log.critical("%s halts: %s; %s", self._who, why, hint, exc_info=cause)
         self.kill()
         self.on_halt(error)
+
+    @property
+    def _who(self) -> str:
+        return "the controller" if self.node_id == CONTROLLER else f"broker {self.node_id}"
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:

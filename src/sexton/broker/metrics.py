@@ -194,24 +194,30 @@ class Metrics:
         yield from _of_process(self._began)
 
     def _of_cluster(self) -> Iterator[Sample]:
-        image, chronicle = self._cluster.controller.image, self._chronicle
-        partitions = list(image.partitions.values())
-        leaderless = sum(1 for p in partitions if p.leader == NO_LEADER)
-        elsewhere = sum(1 for p in partitions if p.leader not in (NO_LEADER, p.replicas[0]))
-        active = sum(1 for broker in image.brokers.values() if broker.active)
-        prefix = "kafka_controller_kafkacontroller_"
-        yield prefix + "activebrokercount", (), active
-        yield prefix + "fencedbrokercount", (), len(image.brokers) - active
-        yield prefix + "activecontrollercount", (), 1
-        yield prefix + "globaltopiccount", (), len(image.topics)
-        yield prefix + "globalpartitioncount", (), len(partitions)
-        yield prefix + "offlinepartitionscount", (), leaderless
-        yield prefix + "preferredreplicaimbalancecount", (), elsewhere
+        prefix, up = "kafka_controller_kafkacontroller_", self._cluster.controller_is_up
+        yield prefix + "activecontrollercount", (), up
+        if up:
+            yield from self._of_image(prefix)
+        chronicle = self._chronicle
         lossy = "kafka_controller_controllerstats_uncleanleaderelections_total"
         yield lossy, (), chronicle.unclean_elections
         yield "sexton_leader_elections_total", (), chronicle.elections
         yield "kafka_server_replicamanager_isrshrinks_total", (), chronicle.isr_shrinks
         yield "kafka_server_replicamanager_isrexpands_total", (), chronicle.isr_expands
+
+    def _of_image(self, prefix: str) -> Iterator[Sample]:
+        """Who is alive, only a controller knows: without one these are not there."""
+        image = self._cluster.image
+        partitions = list(image.partitions.values())
+        leaderless = sum(1 for p in partitions if p.leader == NO_LEADER)
+        elsewhere = sum(1 for p in partitions if p.leader not in (NO_LEADER, p.replicas[0]))
+        active = sum(1 for broker in image.brokers.values() if broker.active)
+        yield prefix + "activebrokercount", (), active
+        yield prefix + "fencedbrokercount", (), len(image.brokers) - active
+        yield prefix + "globaltopiccount", (), len(image.topics)
+        yield prefix + "globalpartitioncount", (), len(partitions)
+        yield prefix + "offlinepartitionscount", (), leaderless
+        yield prefix + "preferredreplicaimbalancecount", (), elsewhere
         for partition in partitions:
             labels = (("topic", partition.topic), ("partition", partition.partition))
             yield "kafka_cluster_partition_replicascount", labels, len(partition.replicas)
@@ -232,7 +238,7 @@ class Metrics:
         yield prefix + "leadercount", labels, len(led)
         under = sum(1 for r in led if r.in_sync < len(r.record.replicas))
         yield prefix + "underreplicatedpartitions", labels, under
-        few = sum(1 for r in led if r.in_sync < least(r.partition.topic))
+        few = sum(1 for r in led if r.in_sync < least(r.partition))
         yield prefix + "underminisrpartitioncount", labels, few
         moving = sum(1 for r in led if r.record.reassigning)
         yield prefix + "reassigningpartitions", labels, moving

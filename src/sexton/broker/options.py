@@ -26,7 +26,9 @@ from sexton.node.topic_options import BY_SYNONYM
 
 Config = TypeVar("Config", BrokerConfig, ControllerConfig, ListenerConfig, Limits)
 
-_NOT_AN_OPTION = {"node.id", "log", "endpoint", "rack", "host", "port", "limits", "cluster.id"}
+_NOT_AN_OPTION = {
+    "node.id", "log", "log.dir", "endpoint", "rack", "host", "port", "limits", "cluster.id",
+}  # fmt: skip
 _LOG_FIELDS = {f.name.replace("_", ".") for f in fields(LogConfig)}
 # What a topic inherits, by the broker's name of it; and what Kafka has for brokers only.
 _OF_LOGS = {

@@ -24,7 +24,7 @@ async def prefer_leaders(cluster: LocalCluster) -> None:
     """Returns when every partition has its preferred leader, or when that takes too long."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        elsewhere = [p for p in cluster.controller.image.partitions.values() if _is_elsewhere(p)]
+        elsewhere = [p for p in cluster.image.partitions.values() if _is_elsewhere(p)]
         if not elsewhere:
             return
         for partition in elsewhere:

@@ -71,16 +71,17 @@ class Steward:
         return {
             "bootstrap_servers": cluster.bootstrap_servers,
             "data": str(cluster.data),
-            "cluster_id": cluster.controller.image.cluster.cluster_id or None,
+            "cluster_id": cluster.cluster_id or None,
         }
 
     async def status(self) -> Json:
         cluster = self._cluster
-        image = cluster.controller.image
+        image = cluster.image
         partitions = image.partitions.values()
         return {
             **await self.addresses(),
             "up_seconds": round(time.time() - self._began, 3),
+            "controller": "up" if cluster.controller_is_up else "down",
             "compaction_policy": cluster.config.broker.log.compaction_policy,
             "brokers": [self._broker(number) for number in cluster.numbers],
             "topics": len(image.topics),
@@ -92,7 +93,7 @@ class Steward:
 
     def _broker(self, number: int) -> Json:
         cluster = self._cluster
-        image, broker = cluster.controller.image, cluster.broker(number)
+        image, broker = cluster.image, cluster.broker(number)
         known = image.brokers.get(number)
         logs = [] if broker is None else list(broker.site.directory.logs.values())
         return {
@@ -117,7 +118,7 @@ class Steward:
         return "isolated" if self._cluster.switchboard.is_cut(number, CONTROLLER) else "up"
 
     async def offsets(self, topics: list[str] | None = None, internal: bool = False) -> Json:
-        image = self._cluster.controller.image
+        image = self._cluster.image
         rows = []
         for partition, record in sorted(image.partitions.items()):
             topic = image.topics.get(partition.topic)
@@ -221,18 +222,18 @@ class Steward:
 
     def _must_exist(self, topics: list[str] | None) -> None:
         for topic in topics or ():
-            if topic not in self._cluster.controller.image.topics:
+            if topic not in self._cluster.image.topics:
                 raise no_such_topic(topic)
 
     def _partitions(self, topics: list[str]) -> tuple[TopicPartition, ...]:
-        of = self._cluster.controller.image.partitions_of
+        of = self._cluster.image.partitions_of
         return tuple(TopicPartition(t, number) for t in topics for number in sorted(of(t)))
 
     async def _until_active(self, number: int) -> None:
         """A broker that was isolated may have to wait for that to end: it starts all the same."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline and self.state(number) == "up":
-            known = self._cluster.controller.image.brokers.get(number)
+            known = self._cluster.image.brokers.get(number)
             if known is not None and known.active:
                 return
             await asyncio.sleep(0.005)

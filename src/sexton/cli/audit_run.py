@@ -97,10 +97,12 @@ def run_audit(request: Request, chosen: Format, every: str | None, port: int | N
 def audit(request: Request, out: Output) -> AuditPage:
     """Runs it, with a bar for those who watch."""
     from sexton.cli.audit_show import page_of
-    from sexton.survey.baseline import Baseline, load_baseline, write_baseline
+    from sexton.survey.baseline import Baseline, baseline_before, load_baseline, write_baseline
     from sexton.survey.survey import run_files_survey, run_survey
 
     known = load_baseline(request.baseline) if request.baseline else Baseline()
+    if request.write_baseline:
+        baseline_before(request.write_baseline)  # says now if that is something else
     wanted = None if request.settings is None else wanted_of(request)
     with runner_of(request, out) as runner, Progress(out) as watcher:
         if wanted is None:
@@ -114,7 +116,7 @@ def audit(request: Request, out: Output) -> AuditPage:
         else:
             survey = run_survey(wanted, runner, journal=request.resume, watcher=watcher)
     if request.write_baseline:
-        write_baseline(request.write_baseline, survey.findings)
+        write_baseline(request.write_baseline, survey.findings, known)
     new, acknowledged = known.splits(survey.findings)
     return page_of(survey, request, new, len(acknowledged))
 

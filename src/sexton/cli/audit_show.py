@@ -10,6 +10,7 @@ from sexton.audit.finding import AuditFinding
 from sexton.base.findings import Evidence, Finding
 from sexton.base.partitions import TopicPartition
 from sexton.cli.audit_run import Request
+from sexton.cli.durations import moment_ms
 from sexton.cli.options import BOOTSTRAP_SERVERS
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
@@ -19,8 +20,11 @@ from sexton.report.audit_order import in_reading_order
 from sexton.report.audit_page import AuditPage, PartitionRead, ReplicaRead, Unread
 from sexton.report.audit_steps import Advice
 from sexton.report.audit_text import TOPICS, audit_finding_text, topic_rows, verdict_lines
-from sexton.report.audit_words import key_text, verdict_sentence
+from sexton.report.audit_words import key_text, many, verdict_sentence
+from sexton.report.quantities import moment
 from sexton.survey.survey import PartitionSurvey, Survey
+
+MAY_DIFFER = "may differ: they were not looked at one by one"
 
 
 def page_of(
@@ -28,12 +32,9 @@ def page_of(
 ) -> AuditPage:
     limits = []
     if request.since is not None:
-        limits.append(f"Only records since {request.since} were compared.")
+        limits.append(f"Only records since {_since(request, survey.started_ms)} were compared.")
     if survey.left_out:
         limits.append(f"{survey.left_out} partitions were left out, by --sample-partitions.")
-    more = sum(each.not_judged for each in survey.partitions)
-    if more:
-        limits.append(f"{more} more keys or transactions differ and were not looked at one by one.")
     settings = request.settings or {}
     places = {number: str(path) for number, path in enumerate(request.paths, 1)}
     return AuditPage(
@@ -54,6 +55,14 @@ def page_of(
     )
 
 
+def _since(request: Request, now_ms: int) -> str:
+    """As it was said, and what that came to."""
+    said = request.since or ""
+    if request.resume is not None:
+        return said  # an age was counted from where the first attempt began
+    return f"{said} ({moment(moment_ms(said, '--since', now_ms))})"
+
+
 def _unread(survey: Survey, request: Request, places: Mapping[int, str]) -> Iterator[Unread]:
     if request.all_compacted and not survey.partitions and not survey.left_out:
         # Brokers leave out what a user may not describe: silence must not look like health.
@@ -61,6 +70,10 @@ def _unread(survey: Survey, request: Request, places: Mapping[int, str]) -> Iter
         yield Unread("all compacted topics", why)
     for at, node, why in survey.unread:
         yield Unread(f"{at} in {places[node]}" if places else f"{at} on broker {node}", why, at)
+    for each in survey.partitions:
+        if each.not_judged:
+            why = f"{each.not_judged:,} more keys, transactions or stretches {MAY_DIFFER}"
+            yield Unread(str(each.partition), why, each.partition, keys_only=True)
     for topic, why in survey.hidden.items():
         yield Unread(f"the topic {topic}", why, TopicPartition(topic, 0))
 
@@ -116,6 +129,9 @@ def show(page: AuditPage, request: Request, out: Output) -> None:
             acknowledged=page.acknowledged,
             limits=" ".join(page.limits),
         )
+    if request.write_baseline:
+        count = many(len(page.findings) + page.acknowledged, "finding")
+        out.say(f"baseline: {request.write_baseline}, {count}; say there why each is accepted")
     if request.html:
         write_html(request.html, page)
         out.say(f"report: {request.html}")

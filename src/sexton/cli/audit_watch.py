@@ -52,7 +52,7 @@ class Tally:
     def add(self, page: AuditPage) -> None:
         self.runs[page.standing] += 1
         self.findings = Counter((f.partition.topic, f.code) for f in page.findings)
-        self.unread = len(page.incomplete)
+        self.unread = sum(not each.keys_only for each in page.incomplete)
         self.read_bytes += sum(replica.bytes for replica in page.replicas)
         self.last_end_s = page.finished_ms / 1000
         self.last_duration_s = (page.finished_ms - page.started_ms) / 1000

@@ -13,6 +13,8 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
+from sexton.report.quantities import whole_seconds
+
 NARROWEST = 60  # else the figures would break the line
 
 
@@ -40,16 +42,8 @@ class Figures(ProgressColumn):
     def render(self, task: Task) -> Text:
         if task.total is None:
             done = f"{int(task.completed)}, " if task.completed else ""
-            return Text(f"{done}{_seconds(task.elapsed or 0)}")
+            return Text(f"{done}{whole_seconds(int(task.elapsed or 0))}")
         show = decimal if task.fields.get("unit") == "bytes" else str
         figures = f"{show(int(task.completed))} of {show(int(task.total))}"
         left = task.time_remaining
-        return Text(figures if left is None else f"{figures}, {_seconds(left)} left")
-
-
-def _seconds(seconds: float) -> str:
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+        return Text(figures if left is None else f"{figures}, {whole_seconds(int(left))} left")

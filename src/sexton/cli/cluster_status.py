@@ -78,6 +78,8 @@ def _rows(status: Json) -> list[Row]:
 def _view(status: Json) -> View:
     counts = ("topics", "partitions", "under_replicated", "leaderless", "reassigning")
     heading = ", ".join(f"{name.replace('_', ' ')} {status[name]}" for name in counts)
+    if status.get("controller") == "down":
+        heading = f"the controller is down, {heading}"
     return View(heading, BROKERS, _rows(status), keys=1, bad=_is_bad, least=_LEAST)
 
 

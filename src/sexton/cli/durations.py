@@ -16,6 +16,7 @@ _UNITS = {
     "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
     "w": 604_800_000,
 }  # fmt: skip
+_NO_AGE = 10**11  # in 1973: whoever writes less has forgotten a unit
 _SPAN = re.compile(rf"(?P<count>\d+(?:\.\d+)?)\s*(?P<unit>{'|'.join(_UNITS)})")
 
 
@@ -34,12 +35,15 @@ def span_ms(text: str) -> int | None:
     return None if match is None else int(float(match["count"]) * _UNITS[match["unit"]])
 
 
-def moment_ms(text: str, option: str) -> int:
-    """In milliseconds since 1970."""
+def moment_ms(text: str, option: str, now_ms: int | None = None) -> int:
+    """In milliseconds since 1970; an age is one before `now_ms`."""
     age_ms = span_ms(text)
     if age_ms is not None:
-        return int(time.time() * 1000) - age_ms
+        return (int(time.time() * 1000) if now_ms is None else now_ms) - age_ms
     if text.lstrip("-").isdecimal():
+        if int(text) < _NO_AGE:
+            hint = f"an age has a unit, as in {text.lstrip('-')}h; a time is 2026-11-01T00:00Z"
+            raise ConfigError(option, f"{text} is a time long before there was Kafka", hint)
         return int(text)
     try:
         told = datetime.fromisoformat(text)

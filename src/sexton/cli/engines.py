@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
-from sexton.base.errors import ConfigError
+from sexton.base.errors import ConfigError, Missing
+from sexton.base.java import java_path
 
 THIS_MACHINE = "local[*]"  # Spark's master if none is named
 
@@ -23,7 +25,7 @@ EngineOption = Annotated[
     typer.Option(
         "--engine",
         help="Where partitions are read: on Spark (needs sexton[spark] and Java), or local, in "
-        "this process. Default: spark if it is installed.",
+        "this process. Default: spark if both are installed.",
     ),
 ]
 MasterOption = Annotated[str, typer.Option("--master", metavar="URL", help="Spark's master.")]
@@ -38,4 +40,15 @@ def engine_for(chosen: Engine | None, master: str) -> Engine:
         return Engine.spark
     if chosen is not None:
         return chosen
-    return Engine.local if find_spec("pyspark") is None else Engine.spark
+    return Engine.spark if _can_start_spark() else Engine.local
+
+
+def _can_start_spark() -> bool:
+    """PySpark is often there as a part of something else, on a machine without Java."""
+    if find_spec("pyspark") is None:
+        return False
+    try:
+        java_path(os.environ.get("JAVA_HOME"))
+    except Missing:
+        return False
+    return True

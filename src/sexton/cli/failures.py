@@ -77,8 +77,11 @@ class Failure:
         return fields
 
 
-def failure_of(error: BaseException) -> Failure:
-    """What to say about `error`, and the exit code it deserves."""
+def failure_of(error: BaseException, command: str = "") -> Failure:
+    """What to say about `error`, and the exit code it deserves.
+
+    `command` is the one that was meant, for errors that do not know it themselves.
+    """
     match error:
         case SextonError():
             code = USAGE if _is_usage(error) else FAILED
@@ -86,7 +89,7 @@ def failure_of(error: BaseException) -> Failure:
         case ModuleNotFoundError() if error.name in EXTRAS:
             return failure_of(missing(error.name))
         case typer.TyperException() if error.exit_code == USAGE:
-            return _usage_failure(error)
+            return _usage_failure(error, command)
         case KeyboardInterrupt():
             return Failure("interrupted", "interrupted", "stopped by the user", None, INTERRUPTED)
         case SystemError() if LOST_INTERRUPT.search(str(error)):
@@ -119,9 +122,9 @@ def _hint(error: SextonError) -> str | None:
     return NO_ANSWER if error.kind == "no-answer" else None
 
 
-def _usage_failure(error: typer.TyperException) -> Failure:
+def _usage_failure(error: typer.TyperException, meant: str) -> Failure:
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "sexton"
+    command = context.command_path if context is not None else f"sexton {meant}".rstrip()
     error.message = _about_the_number(error.__cause__) or error.message
     message = error.format_message().rstrip(".").replace("Value error, ", "")
     why = message[:1].lower() + message[1:]

@@ -82,3 +82,5 @@ def _tell(out: Output, result: Panicked) -> None:
                 {"min_compaction_lag_ms": value}, f"sexton guard freeze {topic}",
             )
         )  # fmt: skip
+    for topic, why in result.not_seen.items():
+        out.incomplete(f"options of {topic}", why)

@@ -161,7 +161,8 @@ def show(out: Output, status: Status, topics: list[TopicStatus] | None = None) -
 
 
 def _row_of(status: Status, topic: TopicStatus) -> Row:
-    from sexton.guard.status import iso, why_held
+    from sexton.guard.status import why_held
+    from sexton.report.quantities import iso
 
     previous = topic.previous
     return (

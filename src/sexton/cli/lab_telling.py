@@ -41,6 +41,7 @@ LEGEND = (
     "Each broker's log: offset:key=value, -key is a delete, @ in a transaction,"
     " COMMIT and ABORT end one, () is a batch that was emptied."
 )
+GONE = "These brokers are gone when it is over: the commands above are for clusters of yours."
 
 
 class Teller:
@@ -104,6 +105,8 @@ class Teller:
             self._rows(ending)
             return
         self._out.say("")
+        if ending.step_after is not None:
+            self._say(f"Before step {ending.step_after}, readers and an audit have looked.")
         for node, seen in ending.readers.items():
             self._say(f"When broker {node} leads, a read_committed consumer sees {in_words(seen)}.")
         self._verdict(ending)
@@ -141,6 +144,9 @@ class Teller:
         page = page_of(ending.survey, request, findings, 0)
         for finding in findings:
             self._out.say(audit_finding_text(finding, page, self._width))
+        if findings:
+            self._out.say("")
+            self._say(GONE)
 
     def _rows(self, ending: Ending) -> None:
         from sexton.lab.stage import values_in

@@ -6,20 +6,24 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from sexton.base.errors import ConfigError, SextonError
+from sexton.base.errors import ConfigError, CorruptLog, SextonError
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.report.tables import Column, number
 
 if TYPE_CHECKING:
+    from sexton.base.findings import Finding
+    from sexton.log.disk import Disk
     from sexton.log.partition import PartitionLog
+    from sexton.log.recovery import Opened
 
 EXAMPLES = (
     ("See what a pass would remove, and why", "sexton log clean --dry-run orders-0"),
@@ -29,6 +33,7 @@ EXAMPLES = (
         "sexton log clean --dry-run --now 1767225600000 orders-0",
     ),
 )
+WOULD_BE_MENDED = "nothing: it is put right when the log is cleaned"
 COLUMNS = (
     Column("partition"),
     number("up_to"),
@@ -74,8 +79,9 @@ def command(
 
     The broker must be stopped, unless with --dry-run. Everything in the last segment, and at or
     after an open transaction, stays as it is; so does what lies above the high watermark, if its
-    checkpoint file is there. Tombstones and markers go when their delete horizon has passed: on a
-    cluster with a replica that is behind, that is how replicas come to disagree.
+    checkpoint file is there, and a log whose end is damaged. Tombstones and markers go when their
+    delete horizon has passed: on a cluster with a replica that is behind, that is how replicas come
+    to disagree.
     """
     now_ms = int(time.time() * 1000) if now is None else now
     with Output("log clean", format) as out:
@@ -101,24 +107,35 @@ def _clean(
     if not directory.is_dir():
         raise ConfigError(str(path), "is not a directory", "name a partition's directory, TOPIC-N")
     TopicPartition.from_directory(directory.name)
-    alone = contextlib.nullcontext() if dry_run else _broker_kept_out(directory.parent)
+    alone = contextlib.nullcontext() if dry_run else _brokers_kept_out(directory.parent)
     with alone:
         return _passed(out, directory, now_ms, delete_retention_ms, set_bytes, dry_run)
 
 
 @contextlib.contextmanager
-def _broker_kept_out(data_directory: Path) -> Iterator[None]:
-    """Holds the lock that a broker takes on its data directory; refuses if a broker has it."""
-    lock = data_directory / ".lock"
-    if not lock.exists():
+def _brokers_kept_out(data_directory: Path) -> Iterator[None]:
+    """Holds the locks that a broker takes; refuses if one has them.
+
+    Apache Kafka's is in its data directory, that of `sexton up` one above, in the cluster's home;
+    and to Linux they are locks of different kinds, which do not see each other.
+    """
+    home = data_directory.parent
+    with _locked(data_directory, fcntl.lockf), _locked(home, fcntl.flock):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(directory: Path, lock: Callable[[IO[bytes], int], None]) -> Iterator[None]:
+    path = directory / ".lock"
+    if not path.exists():
         yield  # no broker has ever run here
         return
-    with lock.open("r+b") as file:
+    with path.open("r+b") as file:
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             why = "is in use by a running broker"
-            raise ConfigError(str(data_directory), why, "stop it first, or use --dry-run") from None
+            raise ConfigError(str(directory), why, "stop it first, or use --dry-run") from None
         yield
 
 
@@ -155,13 +172,36 @@ def _passed(
 
 
 def _opened(out: Output, directory: Path, now_ms: int, dry_run: bool) -> PartitionLog:
-    """The log, its last segment verified; a rehearsal writes to memory only."""
+    """The log, its last segment verified; a rehearsal writes to memory only.
+
+    Opening a log cuts it where it is damaged, for a broker that has replicas to fill up from. Here
+    nobody has, so every log is opened in rehearsal first, and left alone if it would be cut.
+    """
+    from sexton.log.overlay_disk import OverlayDisk
+    from sexton.log.real_disk import RealDisk
+
+    opened = _opened_on(OverlayDisk(directory.parent), directory, now_ms)
+    _must_lose_nothing(opened.findings)
+    if not dry_run:
+        opened = _opened_on(RealDisk(directory.parent), directory, now_ms)
+    for finding in opened.findings:
+        out.finding(replace(finding, remedy=WOULD_BE_MENDED) if dry_run else finding)
+    return opened.log
+
+
+def _must_lose_nothing(findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        lost = finding.evidence.get("bytes_dropped")
+        if lost:
+            why = f"{finding.message}: {lost} bytes would be cut, so nothing was cleaned"
+            raise CorruptLog(finding.where, f"{why}; see `sexton log verify`")
+
+
+def _opened_on(disk: Disk, directory: Path, now_ms: int) -> Opened:
     from sexton.base.partitions import TopicPartition
     from sexton.log.checkpoints import parse_offsets
     from sexton.log.config import LogConfig
     from sexton.log.names import HIGH_WATERMARKS, LOG
-    from sexton.log.overlay_disk import OverlayDisk
-    from sexton.log.real_disk import RealDisk
     from sexton.log.recovery import open_log
 
     bases = [int(path.stem) for path in directory.glob(f"*{LOG}")]
@@ -170,8 +210,7 @@ def _opened(out: Output, directory: Path, now_ms: int, dry_run: bool) -> Partiti
     checkpoint = directory.parent / HIGH_WATERMARKS
     known = parse_offsets(checkpoint.read_bytes(), str(checkpoint)) if checkpoint.exists() else {}
     partition = TopicPartition.from_directory(directory.name)
-    disk = OverlayDisk(directory.parent) if dry_run else RealDisk(directory.parent)
-    opened = open_log(
+    return open_log(
         disk,
         directory.name,
         LogConfig(),
@@ -179,6 +218,3 @@ def _opened(out: Output, directory: Path, now_ms: int, dry_run: bool) -> Partiti
         recovery_point=max(bases),
         high_watermark=known.get(partition, 1 << 62),
     )
-    for finding in opened.findings:
-        out.finding(finding)
-    return opened.log

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sexton.base.errors import CorruptLog
 from sexton.base.findings import Finding
-from sexton.cli.log_files import human_time
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.log.inspect.rendering import Renderer, Rendering
+from sexton.report.quantities import exact_moment
 from sexton.report.tables import Cell, Column, Row, number
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Dump:
         return [Column("partition"), *columns], lambda r: [r.partition, *self._short_record(r)]
 
     def _short_record(self, record: DumpedRecord) -> list[Cell]:
-        time = human_time(record.timestamp)
+        time = exact_moment(record.timestamp)
         if record.control is not None:
             key, value = self._control_cells(record)
             return [record.offset, time, "control", key, value]
@@ -244,7 +244,7 @@ def _short_batch(batch: DumpedBatch) -> list[Cell]:
     offsets = f"{batch.base_offset} to {batch.last_offset}"
     if batch.base_offset == batch.last_offset:
         offsets = str(batch.base_offset)
-    horizon = human_time(batch.delete_horizon)
+    horizon = exact_moment(batch.delete_horizon)
     return [
         batch.segment.removesuffix(".log").lstrip("0") or "0",
         batch.position,

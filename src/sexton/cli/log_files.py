@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,24 +62,3 @@ def holding_findings(out: Output) -> Iterator[Callable[[Finding], None]]:
     finally:
         for finding in held:
             out.finding(finding)
-
-
-def human_bytes(count: int) -> str:
-    """`251.9 MB`: decimal units, as disks are sold and `du --si` counts."""
-    size = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 999.95:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
-
-
-def human_time(timestamp_ms: int | None) -> str | None:
-    """`2026-11-15 20:19:13.428`, UTC; a time that no calendar knows stays a number."""
-    if timestamp_ms is None or timestamp_ms == -1:
-        return None
-    try:
-        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp_ms)
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}"

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sexton.cli.log_files import (
-    PathsArgument,
-    holding_findings,
-    human_bytes,
-    human_time,
-    look_at,
-)
+from sexton.cli.log_files import PathsArgument, holding_findings, look_at
 from sexton.cli.options import FormatOption, JobsOption
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
+from sexton.report.quantities import exact_moment, size
 from sexton.report.tables import Cell, Column, number
 
 if TYPE_CHECKING:
@@ -175,7 +170,7 @@ def _partition_short(stats: LogStats) -> list[Cell]:
     totals = stats.totals
     return [
         stats.partition,
-        human_bytes(totals.bytes),
+        size(totals.bytes),
         totals.records,
         _keys(stats),
         stats.records_per_key,
@@ -193,11 +188,11 @@ def _segment_short(segment: tuple[SegmentFile, Totals]) -> list[Cell]:
     file, totals = segment
     return [
         file.path.name,
-        human_bytes(totals.bytes),
+        size(totals.bytes),
         totals.batches,
         totals.records,
         _offsets(totals),
-        human_time(totals.largest.get("timestamp")),
+        exact_moment(totals.largest.get("timestamp")),
     ]
 
 
@@ -210,13 +205,13 @@ def _facts(stats: LogStats) -> list[tuple[str, Cell]]:
     span = None
     if "timestamp" in totals.least:
         first, last = totals.least["timestamp"], totals.largest["timestamp"]
-        span = f"{human_time(first)} to {human_time(last)} UTC"
+        span = f"{exact_moment(first)} to {exact_moment(last)} UTC"
     compression = _codecs(totals)
     if totals.compression_ratio is not None:
         compression = f"{compression} (ratio {totals.compression_ratio})"
     horizons: Cell = totals.horizons
     if totals.horizons:
-        horizons = f"{totals.horizons}, the next at {human_time(totals.least['horizon'])} UTC"
+        horizons = f"{totals.horizons}, the next at {exact_moment(totals.least['horizon'])} UTC"
     dirty = _percent(stats.dirty_ratio)
     if stats.dirty_by is not None:
         dirty = f"{dirty} (by {stats.dirty_by})"
@@ -228,7 +223,7 @@ def _facts(stats: LogStats) -> list[tuple[str, Cell]]:
         transactions += f", {stats.transactions_in_doubt} in doubt"
     return [
         ("partition", stats.partition),
-        ("size", f"{human_bytes(totals.bytes)} in {_many(len(stats.segments), 'segment')}"),
+        ("size", f"{size(totals.bytes)} in {_many(len(stats.segments), 'segment')}"),
         ("offsets", _offsets(totals)),
         ("last stable offset", stats.last_stable_offset),
         ("times", span),
@@ -244,6 +239,6 @@ def _facts(stats: LogStats) -> list[tuple[str, Cell]]:
         ("transactions", transactions),
         ("control records", totals.control_records),
         ("producers", stats.producers),
-        ("largest batch", None if not totals.batches else human_bytes(totals.largest["batch"])),
-        ("largest record", None if not totals.records else human_bytes(totals.largest["record"])),
+        ("largest batch", None if not totals.batches else size(totals.largest["batch"])),
+        ("largest record", None if not totals.records else size(totals.largest["record"])),
     ]

@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sexton.cli.log_files import (
-    PathsArgument,
-    holding_findings,
-    human_bytes,
-    look_at,
-)
+from sexton.cli.log_files import PathsArgument, holding_findings, look_at
 from sexton.cli.options import FormatOption, JobsOption
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
+from sexton.report.quantities import size
 from sexton.report.tables import Cell, Column, number
 
 if TYPE_CHECKING:
@@ -139,5 +135,12 @@ def _short(verdict: Verdict) -> list[Cell]:
         offsets = f"{verdict.first_offset} to {verdict.next_offset - 1}"
     missing = ", ".join(f"{count} {reason}" for reason, count in verdict.missing.items())
     found = describe_counts(verdict.findings) if verdict.findings else "nothing"
-    size = human_bytes(verdict.bytes)
-    return [verdict.partition, verdict.segments, size, verdict.records, offsets, missing, found]
+    return [
+        verdict.partition,
+        verdict.segments,
+        size(verdict.bytes),
+        verdict.records,
+        offsets,
+        missing,
+        found,
+    ]

@@ -70,10 +70,11 @@ def _call(arguments: list[str]) -> int:
 
 def _fail(error: BaseException, arguments: Sequence[str]) -> int:
     """Say what went wrong before any command had opened its output."""
-    failure = failure_of(error)
+    command = named_command(arguments)
+    failure = failure_of(error, command)
     chosen = requested_format(arguments)
     if chosen in (Format.json, Format.jsonl):
-        writer = open_writer(named_command(arguments), chosen, sys.stdout)
+        writer = open_writer(command, chosen, sys.stdout)
         writer.end(Ending(exit_code=failure.exit_code, failure=failure))
     print_failure(failure, error, sys.stderr)
     return failure.exit_code

@@ -9,6 +9,7 @@ the cluster that `sexton up` runs is meant: in `--data`, or in the usual place.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -110,10 +111,15 @@ def client_settings(
 
 def must_be_writable(*files: Path | None) -> None:
     """Said before the work that is to be written there, not after it."""
-    for file in files:
-        if file is not None and not file.absolute().parent.is_dir():
+    for file in filter(None, files):
+        parent = file.absolute().parent
+        if not parent.is_dir():
             why = "there is no such directory to write it into"
-            raise ConfigError(str(file), why, f"mkdir -p {file.absolute().parent}")
+            raise ConfigError(str(file), why, f"mkdir -p {parent}")
+        if file.is_dir():
+            raise ConfigError(str(file), "is a directory", "name a file in it")
+        if not os.access(file if file.exists() else parent, os.W_OK):
+            raise ConfigError(str(file), "may not be written by you", "choose another place")
 
 
 def home_of(data: Path | None) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from sexton.cli.repair_request import Request
 if TYPE_CHECKING:
     from sexton.audit.finding import AuditFinding
     from sexton.base.partitions import TopicPartition
+    from sexton.guard.repair_choices import Choice
     from sexton.machines.repair_verdicts import Judged
 
 OF_AN_AUDIT = "write one with `sexton audit --format json`"
@@ -31,6 +32,7 @@ class Looked:
     unread: Sequence[tuple[TopicPartition, int, str]] = ()
     unjudged: Mapping[TopicPartition, int] = field(default_factory=dict)  # more that differ
     alone: bool = False  # there is one replica of each partition
+    chosen: Sequence[Judged] = ()  # a dry run: what goes away when keys are written anew
 
     @property
     def agrees(self) -> bool:
@@ -39,6 +41,16 @@ class Looked:
 
         differing = [each for each in self.judged if each.code not in NOT_OF_REPLICAS]
         return not (differing or self.unread or self.unjudged)
+
+    def without(self, choices: Sequence[Choice]) -> Looked:
+        """What is left to plan for, once these keys are written anew."""
+        keys = {(each.partition, each.key) for each in choices}
+        return replace(
+            self,
+            judged=[each for each in self.judged if (each.partition, each.key) not in keys],
+            findings=[each for each in self.findings if (each.partition, each.key) not in keys],
+            chosen=[each for each in self.judged if (each.partition, each.key) in keys],
+        )
 
 
 async def audited(request: Request, out: Output, only: Sequence[TopicPartition]) -> Looked:

@@ -50,5 +50,8 @@ class Request:
         """As an audit takes it: empty if nothing is left out."""
         return () if self.partition is None else (TopicPartition(self.topic, self.partition),)
 
+    def means(self, at: TopicPartition) -> bool:
+        return self.partition in (None, at.partition)
+
     def __str__(self) -> str:
         return self.topic if self.partition is None else f"{self.topic}:{self.partition}"

@@ -8,19 +8,28 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from sexton.base.errors import SextonError, no_such_topic
+from sexton.base.errors import ConfigError, SextonError, no_such_topic
 from sexton.cli.consent import consent
 from sexton.cli.options import BOOTSTRAP_SERVERS
 from sexton.cli.output import Output
 from sexton.cli.repair_look import Looked, audited, reported
 from sexton.cli.repair_request import Request
-from sexton.cli.repair_show import STEPS, show_choices, show_left, show_not_mended, show_plans
+from sexton.cli.repair_show import (
+    STEPS,
+    show_choices,
+    show_left,
+    show_not_mended,
+    show_plans,
+    show_undone,
+    show_unfinished,
+)
 from sexton.cli.writers import Format
 from sexton.report.tables import Row
 
 if TYPE_CHECKING:
     from sexton.base.partitions import TopicPartition
     from sexton.client.client import Client
+    from sexton.client.topology import Topic
     from sexton.guard.repair_doubts import Doubted
     from sexton.guard.repair_notes import Notes, NotesFile
     from sexton.guard.repair_planning import Plan
@@ -48,9 +57,19 @@ async def _with_client(request: Request, out: Output) -> None:
         topology = await client.topology([request.topic])
         if request.topic not in topology.topics:
             raise no_such_topic(request.topic)
+        _check_trusted(request, topology.topic(request.topic))
         path = request.state or default_path(topology.cluster_id or "", request.topic)
         with NotesFile(path) as file:
             await _Run(request, out, client, file).run()
+
+
+def _check_trusted(request: Request, topic: Topic) -> None:
+    """Is there a copy that could be trusted?"""
+    places = [each for each in topic.partitions.values() if request.means(each.partition)]
+    holding = sorted({node for place in places for node in place.replicas})
+    if request.trusted is not None and places and request.trusted not in holding:
+        hint = f"{', '.join(map(str, holding))} {'do' if len(holding) > 1 else 'does'}"
+        raise ConfigError(f"--trust {request.trusted}", f"holds no replica of {request}", hint)
 
 
 @dataclass(slots=True)
@@ -72,6 +91,8 @@ class _Run:
         show_plans(plans, self.request, self.out)
         jobs = _jobs(plans)
         self.out.summarize(partitions=len(plans), to_rebuild=sum(len(job.wrong) for job in jobs))
+        if self.request.dry_run:
+            show_undone(plans, looked, self.out)
         if not jobs or self.request.dry_run:
             show_left(plans, looked, self.request, self.out)
             if not self.request.dry_run and self.request.findings is None:
@@ -96,7 +117,7 @@ class _Run:
             return looked
         show_choices(choices, request, self.out)
         if request.dry_run:
-            return looked
+            return looked.without(choices)
         self._consent("write " + ("this record" if len(choices) == 1 else "these records"))
         for choice in choices:
             await publish(self.client, choice, found)
@@ -163,6 +184,7 @@ class _Run:
             rows += [(*job.partition, n, s) for n, s in enumerate(planned_steps(job, sight), 1)]
         self.out.rows("plans", STEPS, rows)
         if self.request.dry_run:
+            show_unfinished(notes.topic, sum(len(job.left) for job in left), self.out)
             return
         self._consent("go on")
         await self._finish(notes)
@@ -226,7 +248,8 @@ class _Run:
         try:
             told = await settle(self.client, self.doubted, self.request.memory_topic)
         except SextonError as error:
-            self.out.say(f"A guard holds {topic}, and could not be told: {error}; {by_hand}.")
+            why = f"{error.subject}: {error.why}"
+            self.out.say(f"A guard holds {topic}, and could not be told: {why}; {by_hand}.")
             return
         self.out.summarize(guard_told=told)
         if told:
@@ -259,7 +282,7 @@ def _checked(
         why = "not every replica could be read, and one that was not may be right"
         return replace(plan, job=None, refused=Stop(why, "see to it that all can be read"))
     if at in unjudged:
-        why = f"{unjudged[at]} more keys or transactions differ than were looked at one by one"
+        why = f"{unjudged[at]} more keys or transactions may differ: nobody looked at each"
         hint = "say --keep-copy DIR, so that nothing is lost if it is right in one, or --trust"
         return replace(plan, job=None, refused=Stop(why, hint))
     return plan

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sexton.audit.remedies import severity
 from sexton.audit.summary import finding_of, key_in_words
-from sexton.base.findings import Evidence, Finding, Severity
+from sexton.base.findings import Evidence, Finding
 from sexton.cli.output import Output
 from sexton.cli.repair_look import Looked
 from sexton.cli.repair_request import Request
@@ -22,6 +23,7 @@ WRONG = (
     Column("topic"), number("partition"), Column("code"), Column("wrong"), Column("right"),
     Column("certainty"), Column("because"),
 )  # fmt: skip
+DO_IT = "Run the same command without --dry-run."
 CHOICES = (
     "Say what is true: `--publish-tombstone KEY` if the key was deleted, `--keep-value KEY --as-on "
     "BROKER` if it lives, or `--trust BROKER` if you know whose copy is right."
@@ -59,6 +61,7 @@ def show_choices(choices: Sequence[Choice], request: Request, out: Output) -> No
         for count, each in enumerate(choices, 1)
     ]
     out.rows("choices", STEPS, rows)
+    out.say(f"then audit {request} again, and rebuild only what still differs")
 
 
 def show_left(plans: Sequence[Plan], looked: Looked, request: Request, out: Output) -> None:
@@ -77,8 +80,23 @@ def show_left(plans: Sequence[Plan], looked: Looked, request: Request, out: Outp
         out.incomplete(f"{at} on broker {node}", why)
     if looked.alone:
         out.say(f"There is one replica of {request}: nothing to compare it with.")
-    elif not plans and not looked.unread:
+    elif not plans and not looked.unread and not looked.chosen:
         out.say(f"The replicas of {request} agree.")
+
+
+def show_undone(plans: Sequence[Plan], looked: Looked, out: Output) -> None:
+    """After a dry run: what could be repaired, and is still wrong."""
+    planned = [each for plan in plans if plan.job is not None for each in plan.decision.settled]
+    for each in (*looked.chosen, *planned):
+        where = f"{each.partition} on {_numbers(each.replicas)}"
+        out.finding(Finding(each.code, severity(each.code), where, each.message, {}, DO_IT))
+
+
+def show_unfinished(topic: str, replicas: int, out: Output) -> None:
+    """After a dry run: an earlier repair waits for somebody to go on with it."""
+    left = f"{replicas} replica{'' if replicas == 1 else 's'} to rebuild"
+    message = f"A repair of it was interrupted, and is not over: {left}."
+    out.finding(Finding("not-repaired", "error", topic, message, {}, DO_IT))
 
 
 def show_not_mended(plans: Sequence[Plan], looked: Looked, request: Request, out: Output) -> None:
@@ -101,9 +119,8 @@ def _open(each: Judged, *, plain_keys: bool) -> Finding:
 def _aside(each: Judged) -> Finding:
     from sexton.machines.repair_verdicts import NOT_OF_REPLICAS
 
-    severity: Severity = "note" if each.code == "offset-gap" else "warning"
     return Finding(
-        each.code, severity, str(each.partition), each.message, {},
+        each.code, severity(each.code), str(each.partition), each.message, {},
         f"Rebuilding a replica does not help: {NOT_OF_REPLICAS[each.code]}.",
     )  # fmt: skip
 

@@ -19,9 +19,11 @@ from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
 from sexton.cli.retry_reach import (
     LOCKS,
+    MODE,
     DeadTopicOption,
     GroupOption,
     LocksTopicOption,
+    ModeOption,
     RetryTopicOption,
     TopicOption,
     lock_row,
@@ -49,6 +51,7 @@ def command(
     retry_topic: RetryTopicOption = None,
     locks_topic: LocksTopicOption = None,
     dead_topic: DeadTopicOption = None,
+    mode: ModeOption = MODE,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
@@ -63,7 +66,7 @@ def command(
         from sexton.retry.looking import locks_of, look, reasons
 
         found = []
-        for seen in await look(client, names, group):
+        for seen in await look(client, names, group, mode):
             if seen.task.pending.of_key(wanted):
                 why = await reasons(client, names, seen.name)
                 found += [lock for lock in locks_of(seen, why) if lock.held.key == wanted]
@@ -75,10 +78,11 @@ def command(
         if locks or format is not Format.table:
             out.rows("locks", LOCKS, map(lock_row, locks))
             out.say("")
-        topics = {"--retry-topic": retry_topic, "--locks-topic": locks_topic}
-        topics |= {"--dead-topic": dead_topic}
-        with_options = _options({"--topic": topic, "--group": group, **topics}, reach)
-        for line in _told(key, locks, with_options):
+        named = {"--topic": topic, "--group": group, "--retry-topic": retry_topic}
+        named |= {"--locks-topic": locks_topic, "--dead-topic": dead_topic}
+        named |= {"--mode": None if mode == MODE else mode}
+        with_options = _options(named, reach)
+        for line in story(key, locks, with_options):
             out.say(line)
         out.summarize(key=key, locked=bool(locks), depth=len(locks))
 
@@ -91,12 +95,15 @@ def _options(named: dict[str, str | None], reach: Reach) -> str:
     return " ".join([*told, "-X ..."] if reach.settings else told)
 
 
-def _told(key: str, locks: list[Lock], options: str) -> list[str]:
+def story(key: str, locks: list[Lock], options: str) -> list[str]:
     if not locks:
         return [f"Nothing waits for {key}: its next message is handled when it is read."]
     first, behind = locks[0], len(locks) - 1
     held = first.held
-    lines = [f"{key} has waited since {when(held.since_ms)} ({ago(held.since_ms)})."]
+    if held.since_ms:
+        lines = [f"{key} has waited since {when(held.since_ms)} ({ago(held.since_ms)})."]
+    else:
+        lines = [f"{key} waits; since when is not known, because its lock was lost."]
     because = f" The last time: {first.reason}" if first.reason else ""
     times = "once" if held.attempts == 1 else f"{held.attempts} times"
     if held.dead:

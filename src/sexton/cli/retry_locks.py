@@ -17,9 +17,11 @@ from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
 from sexton.cli.retry_reach import (
     LOCKS,
+    MODE,
     DeadTopicOption,
     GroupOption,
     LocksTopicOption,
+    ModeOption,
     RetryTopicOption,
     TopicOption,
     lock_row,
@@ -56,6 +58,7 @@ def command(
     retry_topic: RetryTopicOption = None,
     locks_topic: LocksTopicOption = None,
     dead_topic: DeadTopicOption = None,
+    mode: ModeOption = MODE,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
@@ -69,7 +72,7 @@ def command(
         from sexton.retry.looking import locks_of, look, reasons
 
         found = []
-        for seen in await look(client, names, group):
+        for seen in await look(client, names, group, mode):
             if len(seen.task.pending):
                 found += locks_of(seen, await reasons(client, names, seen.name))
         return found

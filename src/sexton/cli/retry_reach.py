@@ -11,6 +11,7 @@ import typer
 from sexton.cli.durations import milliseconds
 from sexton.cli.output import Output
 from sexton.cli.txn_reach import ago, when
+from sexton.machines.retry_settings import Mode
 from sexton.report.tables import Column, Row, number
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ DeadTopicOption = Annotated[
     str | None,
     typer.Option("--dead-topic", metavar="TOPIC", help="If it is not TOPIC.GROUP.dead."),
 ]
+ModeOption = Annotated[
+    Mode,
+    typer.Option("--mode", help="Of the service: one without transactions adopts orphans."),
+]
+MODE: Mode = "transactional"
 MessagesArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help="Messages, as `retry locks` names them: orders-3-17."),
@@ -90,7 +96,7 @@ def lock_row(lock: Lock) -> Row:
         key_text(held.key),
         state,
         held.attempts,
-        when(held.since_ms),
+        when(held.since_ms) if held.since_ms else None,
         when(held.not_before_ms) if held.not_before_ms else None,
         None if lock.behind is None else lock.name.id_of(lock.behind).decode(),
         lock.reason or None,

@@ -24,6 +24,7 @@ from sexton.cli.retry_order import (
     tell,
 )
 from sexton.cli.retry_reach import (
+    MODE,
     ORDER_EXIT_CODES,
     WAIT,
     AllHeldOption,
@@ -33,6 +34,7 @@ from sexton.cli.retry_reach import (
     KeyOption,
     LocksTopicOption,
     MessagesArgument,
+    ModeOption,
     RetryTopicOption,
     TopicOption,
     WaitOption,
@@ -72,6 +74,7 @@ def command(
     retry_topic: RetryTopicOption = None,
     locks_topic: LocksTopicOption = None,
     dead_topic: DeadTopicOption = None,
+    mode: ModeOption = MODE,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
@@ -82,7 +85,7 @@ def command(
 
     A message that waits or is held is tried in its place, before all later ones of its key. One
     that was freed has been overtaken already: it is taken from the dead letter topic and sent to
-    the main topic as a new message.
+    the main topic as a new message, each time that this is called.
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
     must_choose_one_way(names, messages, key, all_held)
@@ -92,7 +95,7 @@ def command(
     async def work(client: Client) -> list[Row]:
         from sexton.retry.looking import look
 
-        chosen = choose(names, await look(client, names, group), messages, key, all_held)
+        chosen = choose(names, await look(client, names, group, mode), messages, key, all_held)
         freed = [
             await _sent_again(client, names, each, None if dry_run else reach.client_settings())
             for each in chosen

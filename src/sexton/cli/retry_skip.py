@@ -23,6 +23,7 @@ from sexton.cli.retry_order import (
     tell,
 )
 from sexton.cli.retry_reach import (
+    MODE,
     ORDER_EXIT_CODES,
     WAIT,
     AllHeldOption,
@@ -32,6 +33,7 @@ from sexton.cli.retry_reach import (
     KeyOption,
     LocksTopicOption,
     MessagesArgument,
+    ModeOption,
     RetryTopicOption,
     TopicOption,
     WaitOption,
@@ -72,6 +74,7 @@ def command(
     retry_topic: RetryTopicOption = None,
     locks_topic: LocksTopicOption = None,
     dead_topic: DeadTopicOption = None,
+    mode: ModeOption = MODE,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
@@ -91,7 +94,7 @@ def command(
     async def work(client: Client) -> list[Row]:
         from sexton.retry.looking import look
 
-        chosen = choose(names, await look(client, names, group), messages, key, all_held)
+        chosen = choose(names, await look(client, names, group, mode), messages, key, all_held)
         waiting = [each for each in chosen if each.waits]
         return [
             *(each.row(do, DOES_NOT_WAIT) for each in chosen if not each.waits),

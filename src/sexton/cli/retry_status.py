@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sexton.base.findings import Finding
 from sexton.cli.cluster_reach import (
     BootstrapOption,
     CommandConfigOption,
@@ -14,9 +15,11 @@ from sexton.cli.cluster_reach import (
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
 from sexton.cli.retry_reach import (
+    MODE,
     DeadTopicOption,
     GroupOption,
     LocksTopicOption,
+    ModeOption,
     RetryTopicOption,
     TopicOption,
     age,
@@ -51,6 +54,7 @@ def command(
     retry_topic: RetryTopicOption = None,
     locks_topic: LocksTopicOption = None,
     dead_topic: DeadTopicOption = None,
+    mode: ModeOption = MODE,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
@@ -61,28 +65,52 @@ def command(
 
     depth counts messages that wait, held those of them that only an operator can set free. stale
     are locks that the next start of their partition releases, orphans are messages without a lock,
-    which nobody will handle unless they are redriven.
+    which nobody will handle unless they are redriven. With --mode compensating there are none: a
+    service without transactions takes them as messages that wait. What is held is a finding.
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
 
     async def work(client: Client) -> list[Seen]:
         from sexton.retry.looking import look
 
-        return await look(client, names, group)
+        return await look(client, names, group, mode)
 
     with Output("retry status", format) as out:
         seen = Reach(bootstrap, settings, command_config, data).with_client(work)
         out.rows("partitions", COLUMNS, map(_row, seen))
+        for each in seen:
+            _tell_held(out, each)
         pending = [each.task.pending for each in seen]
         oldest = [ms for each in pending if (ms := each.oldest_since_ms()) is not None]
         out.summarize(
             lag=sum(each.lag for each in seen),
             locked_keys=sum(len(each.by_key) for each in pending),
             depth=sum(map(len, pending)),
-            held=sum(held.dead for each in pending for held in each.held.values()),
+            held=sum(map(_held, seen)),
             oldest=age(min(oldest, default=None)),
             stale=sum(len(each.task.stale.locks) for each in seen),
             orphans=sum(len(each.task.orders.orphans) for each in seen),
+        )
+
+
+def _held(seen: Seen) -> int:
+    return sum(held.dead for held in seen.task.pending.held.values())
+
+
+def _tell_held(out: Output, seen: Seen) -> None:
+    """Nothing but a person moves these on. What is stale or an orphan may be one for a moment: a
+    running instance commits between our looks at two topics."""
+    count = _held(seen)
+    if count:
+        out.finding(
+            Finding(
+                "retry-held",
+                "warning",
+                str(seen.name),
+                f"held, with all that comes behind, until somebody decides: {count}",
+                {"held": count},
+                "`sexton retry locks --first` says why they failed; then redrive or skip them",
+            )
         )
 
 
@@ -94,7 +122,7 @@ def _row(seen: Seen) -> Row:
         seen.lag,
         len(pending.by_key),
         len(pending),
-        sum(held.dead for held in pending.held.values()),
+        _held(seen),
         age(pending.oldest_since_ms()),
         len(task.stale.locks),
         len(task.orders.orphans),

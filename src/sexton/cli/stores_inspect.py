@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sexton.base.errors import SextonError
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
@@ -16,7 +17,7 @@ from sexton.log.inspect.rendering import Renderer, Rendering
 from sexton.report.tables import Column, Row, number
 
 if TYPE_CHECKING:
-    from sexton.stores.verifying import Summary
+    from sexton.stores.verifying import Place, Summary
 
 EXAMPLES = (
     ("All stores of a state directory", "sexton stores inspect state"),
@@ -29,7 +30,7 @@ COLUMNS = (
     Column("store"), number("position"), number("input_position"), number("keys"),
     number("bytes"), Column("caught_up"), Column("cluster"),
 )  # fmt: skip
-ENTRIES = (Column("key"), Column("value"))
+ENTRIES = (Column("store"), Column("key"), Column("value"))
 
 
 def command(
@@ -47,17 +48,41 @@ def command(
     A store is opened read-only, whether or not an instance uses it. `caught up` is when it was last
     known to lack nothing: older than the changelog keeps tombstones, and it will be rebuilt.
     """
-    from sexton.stores.verifying import entries, places_in, summarize
+    from sexton.stores.verifying import entries, places_in
 
     with Output("stores inspect", format) as out:
-        places = places_in(path)
-        out.rows("stores", COLUMNS, [_row(summarize(place)) for place in places])
+        found = [each for place in places_in(path) if (each := _summary(out, place))]
+        out.rows("stores", COLUMNS, map(_row, found))
         if count:
             shown = Renderer(value_format, most_bytes=200)
-            for place in places:
-                rows = [(shown(k), shown(v)) for k, v in islice(entries(place), count)]
-                out.rows("entries", ENTRIES, rows)
-        out.summarize(stores=len(places))
+            rows = [
+                (each.place.name, shown(key), shown(value))
+                for each in found
+                for key, value in islice(entries(each.place), count)
+            ]
+            out.rows("entries", ENTRIES, rows)
+        out.summarize(stores=len(found))
+
+
+def _summary(out: Output, place: Place) -> Summary | None:
+    """None: it cannot be read, and is named; the others are shown all the same."""
+    from sexton.stores.verifying import summarize
+
+    try:
+        return summarize(place)
+    except SextonError as error:
+        store_skipped(out, place, error)
+        return None
+
+
+def store_skipped(out: Output, place: Place, error: SextonError) -> None:
+    from sexton.stores.disks import DamagedStore
+
+    if isinstance(error, DamagedStore):
+        remedy = "stop the instance and remove this directory: it is rebuilt from its changelog"
+        out.incomplete(str(place.path), f"{error.why}; {remedy}")
+    else:
+        out.skipped(error)
 
 
 def _row(found: Summary) -> Row:
@@ -67,7 +92,7 @@ def _row(found: Summary) -> Row:
         at = datetime.fromtimestamp(checkpoint.caught_up_ms / 1000, UTC)
         when = f"{at:%Y-%m-%d %H:%M:%S}Z"
     return (
-        f"{found.place.application}/{found.place.task}-{found.place.partition}",
+        found.place.name,
         None if checkpoint is None else checkpoint.position,
         found.input_position,
         found.keys,

@@ -19,6 +19,7 @@ from sexton.cli.cluster_reach import (
 )
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
+from sexton.cli.stores_inspect import store_skipped
 from sexton.cli.writers import Format
 from sexton.log.inspect.rendering import Renderer, Rendering
 from sexton.report.tables import Column, number
@@ -82,7 +83,7 @@ def command(
         out.rows(
             "stores",
             COLUMNS,
-            [(_name(v.place), v.position, v.keys, v.unknown, len(v.differences)) for v in found],
+            [(v.place.name, v.position, v.keys, v.unknown, len(v.differences)) for v in found],
         )
         out.say_findings()
         out.summarize(stores=len(found), differences=sum(len(v.differences) for v in found))
@@ -94,7 +95,7 @@ async def _one(client: Client, place: Place, out: Output) -> Verified | None:
     try:
         return await verify(client, place)
     except SextonError as error:
-        out.skipped(error)
+        store_skipped(out, place, error)
         return None
 
 
@@ -120,7 +121,3 @@ def _finding(place: Place, found: Difference) -> Finding:
         },
         _REMEDY,
     )
-
-
-def _name(place: Place) -> str:
-    return f"{place.application}/{place.task}-{place.partition}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sexton.audit.remedies import severity
 from sexton.base.findings import Finding
 from sexton.cli.cluster_reach import (
     BootstrapOption,
@@ -105,8 +106,8 @@ def _show(looked: Looked, out: Output) -> None:
     leader = next((view for view in looked.views if view.node == place.leader), None)
     out.say(_standing(leader, found))
     for each in found:
-        if each.ending.ended == "not asked":
-            out.incomplete(called(each), f"how it ended is not known: {each.ending.because}")
+        if not each.ending.complete:
+            out.incomplete(called(each), f"not everybody could be asked: {each.ending.because}")
         elif each.ending.ended not in WILL_END:
             out.finding(_finding(each))
     out.summarize(open=len(found))
@@ -157,7 +158,7 @@ def _finding(each: OpenTransaction) -> Finding:
     waiting = ", ".join(str(known.node) for known in each.known if known.fate == "open")
     return Finding(
         each.finding_code,
-        "warning" if each.ending.ended == "hanging" else "error",
+        severity(each.finding_code),
         f"{each.partition} on {waiting}",
         f"A transaction of producer {each.producer.producer_id} from offset {each.start} on is "
         "open there, and will not end by itself.",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sexton.audit.remedies import severity
 from sexton.base.errors import ConfigError, SextonError
 from sexton.base.findings import Finding
 from sexton.base.partitions import TopicPartition
@@ -30,6 +31,7 @@ from sexton.cli.txn_reach import (
     when,
 )
 from sexton.cli.writers import Format
+from sexton.report.audit_words import many
 from sexton.report.tables import Column, number
 
 if TYPE_CHECKING:
@@ -73,6 +75,8 @@ class Asked:
 class Found:
     hanging: list[OpenTransaction]
     under_way: int  # open for long as well, and somebody will end them
+    left_out: int  # have written something within `longest_ms`
+    longest_ms: int
     unread: Unread
 
 
@@ -109,11 +113,23 @@ def command(
             out.rows("transactions", COLUMNS, [_row(each) for each in found.hanging])
         else:
             out.say(f"No transaction hangs{', as far as could be asked' if found.unread else ''}.")
+        if found.left_out:
+            out.say(_left_out(found))
         for each in found.hanging:
             out.finding(_finding(each))
         for what, why in found.unread:
             out.incomplete(what, why)
-        out.summarize(transactions=len(found.hanging), under_way=found.under_way)
+        out.summarize(
+            transactions=len(found.hanging), under_way=found.under_way, left_out=found.left_out
+        )
+
+
+def _left_out(found: Found) -> str:
+    verb = "was" if found.left_out == 1 else "were"
+    return (
+        f"{many(found.left_out, 'transaction')} wrote something within the last "
+        f"{found.longest_ms / 60_000:g} min, and {verb} left out: see --max-transaction-timeout."
+    )
 
 
 async def _find(client: Client, asked: Asked) -> Found:
@@ -125,16 +141,18 @@ async def _find(client: Client, asked: Asked) -> Found:
         longest_ms = await longest_transaction_ms(client)
     found: list[OpenTransaction] = []
     unread: Unread = []
+    left_out = 0
     for node, partitions in sorted((await _by_broker(client, asked)).items()):
-        old, silent = await _old(client, node, partitions, longest_ms)
+        old, recent, silent = await _old(client, node, partitions, longest_ms)
         unread += silent
+        left_out += recent
         for at, begun in sorted(old.items()):
             found += await _known(client, at, begun, longest_ms)
-    silent_about = [each for each in found if each.ending.ended == "not asked"]
+    silent_about = [each for each in found if not each.ending.complete]
     unread += [(called(each), each.ending.because) for each in silent_about]
     hanging = [each for each in found if each.ending.ended not in (*WILL_END, "not asked")]
     under_way = sum(each.ending.ended == "under way" for each in found)
-    return Found(hanging, under_way, unread)
+    return Found(hanging, under_way, left_out, longest_ms, unread)
 
 
 async def _by_broker(client: Client, asked: Asked) -> dict[int, list[TopicPartition]]:
@@ -155,8 +173,11 @@ async def _by_broker(client: Client, asked: Asked) -> dict[int, list[TopicPartit
 
 async def _old(
     client: Client, node: int, partitions: list[TopicPartition], longest_ms: int
-) -> tuple[dict[TopicPartition, Begun], Unread]:
-    """What this broker has open for longer than one may take, as far as timestamps tell."""
+) -> tuple[dict[TopicPartition, Begun], int, Unread]:
+    """What this broker has open for longer than one may take, as far as timestamps tell.
+
+    And how many it has open that are younger.
+    """
     from sexton.client.transaction_lists import producers_of
     from sexton.machines.repair_transactions import Age
 
@@ -164,16 +185,21 @@ async def _old(
         found, failed = await producers_of(client, node, partitions)
     except SextonError as error:
         what = f"{len(partitions)} partitions on broker {node}" if node >= 0 else "without a leader"
-        return {}, [(what, f"{error.subject}: {error.why}")]
+        return {}, 0, [(what, f"{error.subject}: {error.why}")]
     now_ms = time.time_ns() // 1_000_000
     old: dict[TopicPartition, Begun] = {}
+    recent = 0
     for at, producers in found.items():
         for each in producers:
+            if each.current_txn_start_offset < 0:
+                continue  # it has none open
             age = Age(each.last_timestamp, now_ms, longest_ms)
-            if each.current_txn_start_offset >= 0 and (age.is_over or age.is_in_future):
+            if age.is_over or age.is_in_future:
                 begun = each.producer_id, each.current_txn_start_offset
                 old.setdefault(at, set()).add(begun)
-    return old, [(f"{at} on broker {node}", why) for at, why in sorted(failed.items())]
+            else:
+                recent += 1
+    return old, recent, [(f"{at} on broker {node}", why) for at, why in sorted(failed.items())]
 
 
 async def _known(
@@ -198,7 +224,7 @@ def _row(each: OpenTransaction) -> tuple[str | int | None, ...]:
 def _finding(each: OpenTransaction) -> Finding:
     return Finding(
         each.finding_code,
-        "error",
+        severity(each.finding_code),
         str(each.partition),
         f"A transaction of producer {each.producer.producer_id} is open from offset {each.start} "
         f"on, and has written nothing for {ago(each.producer.last_timestamp)}.",

@@ -26,7 +26,7 @@ EXAMPLES = (
     ("All of them", "sexton txn list -b localhost:9092"),
     (
         "Those that have been under way for more than ten minutes",
-        "sexton txn list -b localhost:9092 --duration-filter 600000",
+        "sexton txn list -b localhost:9092 --state Ongoing --duration-filter 600000",
     ),
     (
         "By name",
@@ -50,7 +50,11 @@ def command(
     duration: Annotated[
         int | None,
         typer.Option(
-            "--duration-filter", metavar="MS", help="Under way for longer than this.", min=0
+            "--duration-filter",
+            metavar="MS",
+            help="Begun longer ago than this. As Kafka sees it, those that have ended fit too, "
+            "unless with --state Ongoing.",
+            min=0,
         ),
     ] = None,
     pattern: Annotated[

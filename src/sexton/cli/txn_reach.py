@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
+from sexton.report.quantities import iso
 
 if TYPE_CHECKING:
     from sexton.guard.repair_outcomes import OpenTransaction
@@ -50,11 +50,7 @@ def sentence(clause: str) -> str:
     return f"{clause[:1].upper()}{clause[1:]}."
 
 
-def when(time_ms: int) -> str | None:
-    """A time for people; None if there is none."""
-    if time_ms < 0:
-        return None
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+when = iso  # a time for people; None if there is none
 
 
 def ago(time_ms: int) -> str:

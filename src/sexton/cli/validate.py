@@ -22,6 +22,7 @@ from sexton.cli.options import (
 from sexton.cli.validate_options import (
     CheckpointOption,
     CompareIsolationOption,
+    CompleteOption,
     ContentOption,
     EveryOption,
     FollowOption,
@@ -58,8 +59,8 @@ EXAMPLES = (
         "sexton validate counts -b kafka:9092 --value int64 --engine spark --master spark://h:7077",
     ),
     (
-        "Was everything processed in the order of its source?",
-        "sexton validate shipped -b kafka:9092 --id json:order_id --source orders",
+        "Was everything processed, and in the order of its source?",
+        "sexton validate shipped -b kafka:9092 --id json:order_id --source orders --complete",
     ),
     (
         "Does a table in the lake still have what was deleted?",
@@ -72,7 +73,7 @@ EXAMPLES = (
 )
 EXIT_CODES = (
     "0 all of it holds, 1 it does not, or it failed, 2 wrong usage, or an EXPR finds nothing in a "
-    "record, 3 a partition could not be read."
+    "record, 3 a partition could not be read, or nothing was judged."
 )
 
 
@@ -86,6 +87,7 @@ def command(
     content: ContentOption = "value",
     source: SourceOption = None,
     source_id: SourceIdOption = None,
+    complete: CompleteOption = False,
     compare_isolation: CompareIsolationOption = False,
     table: TableOption = None,
     table_key: TableKeyOption = "key",
@@ -119,8 +121,8 @@ def command(
     Kafka's serializers write them; json:a.b). Several joined by commas are one id.
 
     A state that goes back, an id that comes twice, the same or with other content, a number that is
-    left out, an order that is not kept, a table that is not its topic: each is a finding, with both
-    records that show it. Nothing is written to the cluster.
+    left out, an order that is not kept, a record that was lost, a table that is not its topic: each
+    is a finding, with the records that show it. Nothing is written to the cluster.
     """
     given = locals()  # by name: `Request.of` says what becomes of each
     from sexton.cli.validate_request import Request

@@ -61,6 +61,10 @@ SourceIdOption = Annotated[
         "--source-id", metavar="EXPR", help="The id in the source's records, if not as in --id."
     ),
 ]
+CompleteOption = Annotated[
+    bool,
+    typer.Option("--complete", help="With --source: each of its records must be here, by --id."),
+]
 CompareIsolationOption = Annotated[
     bool,
     typer.Option(

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sexton.survey.validating import Asked
 
 _OF_RULES = (
-    "key", "value", "sequence", "id", "content", "source", "source_id", "compare_isolation",
-    "skip_unreadable",
+    "key", "value", "sequence", "id", "content", "source", "source_id", "complete",
+    "compare_isolation", "skip_unreadable",
 )  # fmt: skip
 
 
@@ -77,6 +77,7 @@ class Request:
         check_question(
             rules, OfTheCommand(), table=others["table"], table_value=others["table_value"],
             checkpoint=others["checkpoint"], until=others["until"] is not None,
+            since=others["since"] is not None, partition=number is not None,
         )  # fmt: skip
         return cls(
             name,

@@ -12,7 +12,7 @@ from sexton.cli.durations import milliseconds
 from sexton.cli.engines import Engine
 from sexton.cli.output import Output
 from sexton.cli.validate_request import Request
-from sexton.cli.validate_show import Told, finish, page_of, show, tables
+from sexton.cli.validate_show import Told, show, show_end
 from sexton.cli.writers import Format
 from sexton.report.audit_words import many
 
@@ -68,9 +68,7 @@ def _step_by_step(request: Request, checkpoint: Path, out: Output) -> None:
         except KeyboardInterrupt:
             if not request.follow:
                 raise  # with --follow this is how it ends
-    page = page_of(following.validation(), request)
-    tables(page, out)
-    finish(page, request, out)
+    show_end(following.validation(), request, told, out)
 
 
 # ── where it runs ──

@@ -1,13 +1,20 @@
-"""A validation's answer: the page that all forms are made of, and those that were asked for."""
+"""A validation's answer: the page that all forms are made of, and those that were asked for.
+
+Of each code the first sightings are told one by one, and all are counted. What was counted and not
+told is one more finding of its code: nobody may take the topic for well because they are so many.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sexton import __version__
 from sexton.audit.validation import Sighting
+from sexton.audit.validation_words import remedy
+from sexton.base.findings import Finding
 from sexton.cli.options import BOOTSTRAP_SERVERS
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
@@ -17,6 +24,7 @@ from sexton.report.validation_page import (
     finding_of,
     in_reading_order,
     left_out,
+    severity,
     verdict_sentence,
 )
 from sexton.report.validation_text import (
@@ -30,6 +38,7 @@ from sexton.report.validation_text import (
 
 if TYPE_CHECKING:
     from sexton.cli.validate_request import Request
+    from sexton.survey.baseline import Baseline
     from sexton.survey.validating import Validation
 
 MOST_TOLD = 50  # findings on a terminal; files and programs get all
@@ -41,14 +50,16 @@ class Told:
     def __init__(self, request: Request, out: Output) -> None:
         self._request, self._out = request, out
         self._said: set[str] = set()
+        self.by_code: Counter[str] = Counter()  # how many of them
 
     def tell(self, found: Sequence[Sighting], validation: Validation) -> None:
         page = page_of(validation, self._request)
-        acknowledged = {each.identity for each in page.sightings}
-        for each in found:
-            if each.identity in self._said or each.identity not in acknowledged:
+        new, _acknowledged = _baseline(self._request).splits(found)
+        for each in new:
+            if each.identity in self._said:
                 continue
             self._said.add(each.identity)
+            self.by_code[each.code] += 1
             if len(self._said) <= MOST_TOLD or self._out.format is not Format.table:
                 self._out.finding(finding_of(each, page), partial(sighting_text, each, page))
 
@@ -56,13 +67,14 @@ class Told:
 # ── what is said ──
 
 
-def page_of(validation: Validation, request: Request) -> ValidationPage:
-    from sexton.survey.baseline import Baseline, load_baseline, write_baseline
+def _baseline(request: Request) -> Baseline:
+    from sexton.survey.baseline import Baseline, load_baseline
 
-    if request.write_baseline:
-        write_baseline(request.write_baseline, validation.sightings)
-    known = load_baseline(request.baseline) if request.baseline else Baseline()
-    new, acknowledged = known.splits(validation.sightings)
+    return load_baseline(request.baseline) if request.baseline else Baseline()
+
+
+def page_of(validation: Validation, request: Request) -> ValidationPage:
+    new, acknowledged = _baseline(request).splits(validation.sightings)
     counts = dict(validation.counts)
     for each in acknowledged:
         counts[each.code] -= 1
@@ -90,6 +102,7 @@ def page_of(validation: Validation, request: Request) -> ValidationPage:
         options=_options(request),
         table=str(request.table) if request.table else "",
         show_keys=request.show_keys,
+        compared=validation.compared,
     )
 
 
@@ -111,7 +124,35 @@ def show(validation: Validation, request: Request, out: Output) -> None:
     ordered = in_reading_order(page)
     for sighting in ordered[:MOST_TOLD] if out.format is Format.table else ordered:
         out.finding(finding_of(sighting, page), partial(sighting_text, sighting, page))
+    _tell_rest(page, Counter(each.code for each in ordered), out)
     finish(page, request, out)
+    _keep_baseline(validation, request)
+
+
+def show_end(validation: Validation, request: Request, told: Told, out: Output) -> None:
+    """Of a stream, whose findings were told as they came."""
+    page = page_of(validation, request)
+    tables(page, out)
+    _tell_rest(page, told.by_code, out)
+    finish(page, request, out)
+    _keep_baseline(validation, request)
+
+
+def _tell_rest(page: ValidationPage, told: Mapping[str, int], out: Output) -> None:
+    for code, count in page.counts.items():
+        rest = count - told.get(code, 0)
+        if rest > 0:
+            said = f"{rest:,} more were counted, beyond those that are told one by one"
+            out.finding(
+                Finding(code, severity(code), page.topic, said, {"count": rest}, remedy(code))
+            )
+
+
+def _keep_baseline(validation: Validation, request: Request) -> None:
+    if request.write_baseline:
+        from sexton.survey.baseline import write_baseline
+
+        write_baseline(request.write_baseline, validation.sightings, _baseline(request))
 
 
 def tables(page: ValidationPage, out: Output) -> None:
@@ -126,6 +167,8 @@ def tables(page: ValidationPage, out: Output) -> None:
 def finish(page: ValidationPage, request: Request, out: Output) -> None:
     for what, why in page.incomplete:
         out.incomplete(what, why)
+    if page.standing == "unread":  # nobody may take that for kept
+        out.incomplete(page.topic, "nothing was judged of what was asked for")
     if out.format is Format.table:
         left = len(page.sightings) - MOST_TOLD
         if left > 0:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from sexton.base.findings import Finding
 from sexton.cli.failures import Failure, is_lively
 from sexton.report.findings import finding_lines, finding_object, finding_row, finding_text
+from sexton.report.prose import folded
 from sexton.report.tables import Cell, Column, Row, cell_text, plain_lines, print_rich, tsv_line
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _fact(name: str, value: Cell) -> tuple[str, str]:
         return name.replace("_", " "), cell_text(value)
     if not isinstance(value, int):
         return label, cell_text(value)
-    from sexton.report.audit_words import duration, moment, size
+    from sexton.report.quantities import duration, moment, size
 
     if unit == "bytes":
         return label, size(value)
@@ -161,7 +162,7 @@ class TerminalWriter(PlainWriter):
 
     def say(self, text: str | Text) -> None:
         if isinstance(text, str):
-            super().say(text)
+            super().say("\n".join(folded(text, self.console.width)))
         else:
             self.began = True
             self.console.print(text, soft_wrap=True)

@@ -33,6 +33,13 @@ async def append(
 ) -> int:
     """The offset that the first record was given."""
     batch = few_batch(records, time.time_ns() // 1_000_000)
+    return await append_batch(client, partition, batch, timeout_ms)
+
+
+async def append_batch(
+    client: Client, partition: TopicPartition, batch: bytes, timeout_ms: int = 10_000
+) -> int:
+    """The same for a batch that somebody has made, of records with headers say."""
     topic = TopicProduceData(
         partition.topic, partition_data=[PartitionProduceData(partition.partition, batch)]
     )

@@ -7,7 +7,7 @@ gone from the metadata: one that the controller has fenced can still be looked a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Self, TypeVar
 
 from sexton.base.errors import ConfigError, PeerError
@@ -113,10 +113,7 @@ class Client:
                 return await self._connected(address)
             except PeerError as error:
                 failures.append(error)
-        if len(failures) == 1:
-            raise failures[0]
-        tried = ", ".join(error.subject for error in failures)
-        raise PeerError(tried, "no broker can be reached", f"the first: {failures[0].why}")
+        raise unreachable(failures)
 
     def look_elsewhere(self) -> None:
         """Another broker is `any_broker` from now on: this one's news may be old."""
@@ -129,6 +126,14 @@ class Client:
                 connection = await connect(*address, self._config)
                 self._connections[address] = connection
             return connection
+
+
+def unreachable(failures: Sequence[PeerError]) -> PeerError:
+    """What to say when each address has failed."""
+    if len(failures) == 1:
+        return failures[0]
+    tried = ", ".join(error.subject for error in failures)
+    return PeerError(tried, "no broker can be reached", f"the first: {failures[0].why}")
 
 
 def addresses_in(bootstrap_servers: str) -> list[Address]:

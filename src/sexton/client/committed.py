@@ -11,34 +11,38 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from sexton.client.replica import Chunk, RawBatch
 from sexton.records.control import ControlType, first_control_record
 
 
-@dataclass(slots=True)
-class CommittedBatches:
-    """Goes through the chunks of one read, in order; they must come with read_committed."""
+def committed_batches(chunk: Chunk) -> Iterator[RawBatch]:
+    """Those of a chunk, read with read_committed, that a consumer would show.
 
-    _aborting: dict[int, None] = field(default_factory=dict)  # producers, until their marker
+    Each chunk by itself: every answer lists all that concerns it, and what an earlier one said may
+    be out of date, since a marker that was to come can have been cleaned away after its data.
+    """
+    ahead = [(entry.first_offset, entry.producer_id) for entry in chunk.aborted]
+    heapq.heapify(ahead)
+    aborting: dict[int, None] = {}  # producers, until their marker
+    for batch in chunk.batches():
+        header = batch.header
+        while ahead and ahead[0][0] <= header.last_offset:
+            aborting[heapq.heappop(ahead)[1]] = None
+        if header.is_control:
+            if _aborts(batch):
+                aborting.pop(header.producer_id, None)
+        elif not (header.is_transactional and header.producer_id in aborting):
+            yield batch
+
+
+# A name that the reference promises to keep.
+class CommittedBatches:
+    """What a read_committed consumer shows, of any chunk: each is judged by itself."""
 
     def of(self, chunk: Chunk) -> Iterator[RawBatch]:
-        """The batches of a chunk that a consumer would show."""
-        # Every answer lists all that concerns it. What the last one said may be out of date: a
-        # marker that was to come can have been cleaned away meanwhile, after its data.
-        self._aborting.clear()
-        ahead = [(entry.first_offset, entry.producer_id) for entry in chunk.aborted]
-        heapq.heapify(ahead)
-        for batch in chunk.batches():
-            header = batch.header
-            while ahead and ahead[0][0] <= header.last_offset:
-                self._aborting[heapq.heappop(ahead)[1]] = None
-            if header.is_control:
-                if _aborts(batch):
-                    self._aborting.pop(header.producer_id, None)
-            elif not (header.is_transactional and header.producer_id in self._aborting):
-                yield batch
+        """The batches of a chunk, read with read_committed, that a consumer would show."""
+        return committed_batches(chunk)
 
 
 def _aborts(batch: RawBatch) -> bool:

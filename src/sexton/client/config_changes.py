@@ -64,7 +64,11 @@ async def described(
     """Its options as `node` knows them, or anyone; of all brokers only those that are set."""
     kind, name = place
     request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, list(names))])
-    (result,) = (await _ask(client, place, request, node)).results
+    answer = await _ask(client, place, request, node)
+    try:
+        result = answer.results[0]
+    except IndexError:
+        raise PeerError("DescribeConfigs", f"is answered without {_called(place)}") from None
     if result.error_code:
         raise refused(result.error_code, result.error_message or f"options of {_called(place)}")
     return _values(result, _own(place))

@@ -38,6 +38,9 @@ R = TypeVar("R", bound=Response)
 _SIZE = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
 _KNOWS_ALL = range(2**15)
+WRONG_PROTOCOL = (
+    "does the port speak what security.protocol says? ssl.ca.location names whom to trust"
+)
 _LOWEST_ANSWER = 0  # the version in which a broker says that it lacks a version of ApiVersions
 
 
@@ -81,7 +84,8 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting: deque[_Waiting] = deque()
         self._sent = 0
         self._transport: asyncio.Transport | None = None
-        self._lost: str | None = None
+        self._lost: PeerError | None = None
+        self._is_understood = False  # it has answered more than what anybody may ask
         self._size = bytearray(_SIZE.size)
         self._frame: bytearray | None = None  # None: its size is being read
         self._filled = 0
@@ -112,7 +116,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _send(self, request: Request[R], version: int, timeout_ms: int | None) -> R:
         if self._lost is not None:
-            raise PeerError(self.peer, self._lost)
+            raise PeerError(self.peer, self._lost.why, self._lost.hint)
         assert self._transport is not None
         api = registry.find(request.API_KEY)
         assert api is not None
@@ -170,7 +174,8 @@ class Connection(asyncio.BufferedProtocol):
                 return
             size: int = _SIZE.unpack(self._size)[0]
             if not _SIZE.size <= size <= self._config.most_answer_bytes:
-                self._hang_up(f"announces an answer of {size} bytes: this is no Kafka broker")
+                why = f"announces an answer of {size} bytes: this is no Kafka broker"
+                self._hang_up(why, self._hint)
                 return
             self._frame, self._filled = bytearray(size), 0
         elif self._filled == len(self._frame):
@@ -183,6 +188,7 @@ class Connection(asyncio.BufferedProtocol):
             self._hang_up(f"answers a request with the number {number}, which nobody made")
             return
         waiting = self._waiting.popleft()
+        self._is_understood |= waiting.response is not ApiVersionsResponse
         if waiting.future.done():
             return  # whoever asked has given up
         try:
@@ -205,20 +211,27 @@ class Connection(asyncio.BufferedProtocol):
         self._hang_up("the connection was closed here")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._give_up("closed the connection" + (f": {exc}" if exc else ""))
+        why = f": {_reason(exc)}" if isinstance(exc, OSError) else f": {exc}" if exc else ""
+        self._give_up(f"closed the connection{why}", self._hint)
 
-    def _hang_up(self, why: str) -> None:
-        self._give_up(why)
+    @property
+    def _hint(self) -> str | None:
+        """Who wants TLS or a password hangs up on whoever begins with something else."""
+        return None if self._is_understood else WRONG_PROTOCOL
+
+    def _hang_up(self, why: str, hint: str | None = None) -> None:
+        self._give_up(why, hint)
         if self._transport is not None:
             self._transport.abort()
 
-    def _give_up(self, why: str) -> None:
+    def _give_up(self, why: str, hint: str | None) -> None:
         if self._lost is None:
-            self._lost = why
+            self._lost = PeerError(self.peer, why, hint)
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             if not each.future.done():
-                each.future.set_exception(PeerError(self.peer, f"{why} (asked: {each.name})"))
+                error = PeerError(self.peer, f"{why} (asked: {each.name})", hint)
+                each.future.set_exception(error)
 
 
 def _reason(error: OSError) -> str:
@@ -229,7 +242,14 @@ def _reason(error: OSError) -> str:
         and not isinstance(error, ssl.SSLError)
     ):
         return os.strerror(error.errno).lower()
-    return error.strerror or str(error)
+    return error.strerror or str(error) or "the TLS handshake failed"  # it alone says nothing
+
+
+def _hint_about(error: OSError, config: ClientConfig) -> str | None:
+    """Of an error before there was a connection; None: nobody is there."""
+    reached = isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError)
+    in_handshake = isinstance(error, ssl.SSLError) or (config.tls is not None and reached)
+    return WRONG_PROTOCOL if in_handshake else None
 
 
 async def connect(host: str, port: int, config: ClientConfig) -> Connection:
@@ -245,7 +265,8 @@ async def connect(host: str, port: int, config: ClientConfig) -> Connection:
     except TimeoutError:
         raise NoAnswer(peer, f"no connection within {patience_ms} ms") from None
     except OSError as error:  # an unknown host, a closed port, a certificate that is not trusted
-        raise NoAnswer(peer, f"cannot be reached: {_reason(error)}") from error
+        why = f"cannot be reached: {_reason(error)}"
+        raise NoAnswer(peer, why, _hint_about(error, config)) from error
     try:
         await connection.negotiate()
     except BaseException:

@@ -43,8 +43,9 @@ class Login:
 
     def __post_init__(self) -> None:
         if self.mechanism not in MECHANISMS:
-            hint = f"choose among {', '.join(MECHANISMS)}"
-            raise ConfigError("sasl.mechanism", f"{self.mechanism or 'none'} is not known", hint)
+            hint = f"choose among {', '.join(MECHANISMS)} and {OAUTHBEARER}"
+            why = f"{self.mechanism} is not known" if self.mechanism else "is not given"
+            raise ConfigError("sasl.mechanism", why, hint)
 
     async def __call__(self, connection: Connection) -> None:
         """What `ClientConfig.authenticate` wants."""

@@ -37,8 +37,9 @@ from sexton.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from sexton.protocol.wire import ZERO_UUID
 
-NO_ID = bytes(16)  # of a topic in a cluster that has no topic ids
+NO_ID = ZERO_UUID  # of a topic in a cluster that has no topic ids
 
 
 class OffsetsGone(Refused):
@@ -149,8 +150,13 @@ class PartitionReader:
         topic, number = self.partition
         asked = OffsetForLeaderPartition(number, leader.leader_epoch, epoch)
         request = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic(topic, [asked])])
-        answer = await (await leader.connected()).ask(request)
-        told = answer.topics[0].partitions[0]
+        connection = await leader.connected()
+        answer = await connection.ask(request)
+        try:
+            told = answer.topics[0].partitions[0]
+        except IndexError:
+            why = f"OffsetForLeaderEpoch of {leader} is answered without it"
+            raise PeerError(connection.peer, why) from None
         if told.error_code:
             raise refused(told.error_code, f"epochs of {leader}")
         if told.leader_epoch < epoch or told.end_offset < offset:

@@ -20,7 +20,7 @@ import numpy as np
 
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
-from sexton.client.committed import CommittedBatches
+from sexton.client.committed import committed_batches
 from sexton.client.reading import PartitionReader
 from sexton.client.replica import Chunk, Isolation
 from sexton.client.retrying import PATIENT, Patience
@@ -40,22 +40,21 @@ async def read_to(
     client: Client, at: TopicPartition, start: int, end: int, patience: Patience = WAITING
 ) -> AsyncGenerator[tuple[Rows, int], None]:
     """Committed records, and the position after them; what follows the last was compacted away."""
-    settled = CommittedBatches()
     reader = PartitionReader(client, at, patience=patience)
     async with aclosing(reader.read(start, end, isolation=Isolation.READ_COMMITTED)) as chunks:
         async for chunk in chunks:
-            yield committed_rows(chunk, settled, at), chunk.next_offset
+            yield committed_rows(chunk, at), chunk.next_offset
 
 
-def committed_columns(chunk: Chunk, settled: CommittedBatches, at: TopicPartition) -> Columns:
+def committed_columns(chunk: Chunk, at: TopicPartition) -> Columns:
     """Without what was aborted; markers may be among them."""
     if chunk.aborted:
-        return decode(b"".join(batch.data for batch in settled.of(chunk)), str(at))
+        return decode(b"".join(batch.data for batch in committed_batches(chunk)), str(at))
     return decode(chunk.data, str(at))
 
 
-def committed_rows(chunk: Chunk, settled: CommittedBatches, at: TopicPartition) -> Rows:
-    columns = committed_columns(chunk, settled, at)
+def committed_rows(chunk: Chunk, at: TopicPartition) -> Rows:
+    columns = committed_columns(chunk, at)
     control = field(columns.headers_of_batches, "attributes") & CONTROL != 0
     if not control.any():
         return Rows(columns.offset, columns.key, columns.value)

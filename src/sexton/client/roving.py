@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from sexton.base.errors import PeerError
-from sexton.client.client import Address, Client
+from sexton.client.client import Address, Client, unreachable
 from sexton.client.connection import ClientConfig, Connection
 from sexton.client.topology import Topology
 from sexton.protocol.wire import Request, Response
@@ -58,10 +58,7 @@ class RovingClient(Client):
             except PeerError as error:
                 failures.append(error)
                 self._failed[address] = time.monotonic()
-        if len(failures) == 1:
-            raise failures[0]
-        tried = ", ".join(error.subject for error in failures)
-        raise PeerError(tried, "no broker can be reached", f"the first: {failures[0].why}")
+        raise unreachable(failures)
 
     def _in_turn(self) -> list[Address]:
         """The live ones in turn, then any that we know of, then those that failed lately."""

@@ -71,6 +71,7 @@ NOT_YET = frozenset(
         KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     }
 )
+NOT_TRIED = KafkaError.OPERATION_NOT_ATTEMPTED
 FENCED = frozenset(
     {
         KafkaError.PRODUCER_FENCED,
@@ -155,8 +156,9 @@ async def add_partitions(
     patience: Patience = PROMPT,
 ) -> None:
     """Announces that these will be written to."""
+    announced = list(partitions)
     topics: dict[str, AddPartitionsToTxnTopic] = {}
-    for at in partitions:
+    for at in announced:
         topics.setdefault(at.topic, AddPartitionsToTxnTopic(at.topic)).partitions.append(
             at.partition
         )
@@ -170,11 +172,17 @@ async def add_partitions(
     async def ask() -> None:
         coordinator = await _coordinator(client, TRANSACTION, transaction.transactional_id)
         answer = await coordinator.ask(request, _ADD_PARTITIONS)
-        for topic in answer.results_by_topic_v3_and_below:
-            for result in topic.results_by_partition:
-                if result.partition_error_code:
-                    what = f"{topic.name}-{result.partition_index} in a transaction"
-                    raise refused(result.partition_error_code, what)
+        told = {
+            TopicPartition(topic.name, result.partition_index): result.partition_error_code
+            for topic in answer.results_by_topic_v3_and_below
+            for result in topic.results_by_partition
+        }
+        # One that is refused keeps the others from being tried: say the one that was.
+        for at in sorted(announced, key=lambda at: told.get(at) == NOT_TRIED):
+            if at not in told:
+                raise PeerError(coordinator.peer, f"a transaction is answered without {at}")
+            if told[at]:
+                raise refused(told[at], f"{at} in a transaction")
 
     await _until_ready(client, ask, patience)
 

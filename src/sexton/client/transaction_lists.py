@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sexton.base.errors import PeerError, Refused
+from sexton.base.errors import ConfigError, PeerError, Refused
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.connection import error_name, refused
@@ -26,6 +26,10 @@ from sexton.protocol.messages.find_coordinator import FindCoordinatorRequest
 from sexton.protocol.messages.list_transactions import ListTransactionsRequest
 
 PARTITIONS_AT_ONCE = 500
+STATES = (
+    "Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort,"
+    " PrepareEpochFence or Dead, spelled like this"
+)
 _TRANSACTION = 1  # the kind of coordinator
 _SEVERAL_KEYS = range(4, 1 << 15)  # of FindCoordinator
 _WITH_DURATION, _WITH_PATTERN = range(1, 1 << 15), range(2, 1 << 15)
@@ -53,7 +57,10 @@ async def list_transactions(
     duration_ms: int | None = None,
     pattern: str | None = None,
 ) -> ListedTransactions:
-    """Of all brokers; each filter that is given must fit."""
+    """Of all brokers; each filter that is given must fit. ConfigError if they know no such state.
+
+    A broker lists nothing for a state that it does not know: misspelt, it would look like none.
+    """
     request = ListTransactionsRequest(
         list(states), list(producer_ids), -1 if duration_ms is None else duration_ms, pattern
     )
@@ -66,6 +73,9 @@ async def list_transactions(
         answer = await (await client.broker(node)).ask(request, versions)
         if answer.error_code:
             raise refused(answer.error_code, f"transactions of broker {node}")
+        if answer.unknown_state_filters:
+            unknown = f"the transaction state {', '.join(answer.unknown_state_filters)}"
+            raise ConfigError(unknown, f"is none that broker {node} knows", STATES)
         return [
             ListedTransaction(each.transactional_id, node, each.producer_id, each.transaction_state)
             for each in answer.transaction_states
@@ -110,13 +120,26 @@ async def describe_transaction(client: Client, transactional_id: str) -> Transac
 
 
 async def _describe(client: Client, transactional_id: str) -> Transaction:
-    asked = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[transactional_id])
-    coordinator = (await client.ask(asked, _SEVERAL_KEYS)).coordinators[0]
-    if coordinator.error_code:
-        raise refused(coordinator.error_code, f"the coordinator of {transactional_id}")
-    node = coordinator.node_id
-    answer = await (await client.broker(node)).ask(DescribeTransactionsRequest([transactional_id]))
-    (state,) = answer.transaction_states
+    node = await _coordinator(client, transactional_id)
+    connection = await client.broker(node)
+    answer = await connection.ask(DescribeTransactionsRequest([transactional_id]))
+    try:
+        state = answer.transaction_states[0]
+    except IndexError:
+        why = f"DescribeTransactions of {transactional_id} is answered without it"
+        raise PeerError(connection.peer, why) from None
     if state.error_code:
         raise refused(state.error_code, f"the transactional id {transactional_id}")
     return transaction_of(state, node)
+
+
+async def _coordinator(client: Client, transactional_id: str) -> int:
+    asked = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[transactional_id])
+    answer = await client.ask(asked, _SEVERAL_KEYS)
+    try:
+        found = answer.coordinators[0]
+    except IndexError:
+        raise PeerError("FindCoordinator", f"is answered without {transactional_id}") from None
+    if found.error_code:
+        raise refused(found.error_code, f"the coordinator of {transactional_id}")
+    return found.node_id

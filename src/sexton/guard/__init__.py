@@ -13,6 +13,6 @@ What is decided, and why it is safe, stands in `machines/guard.py`.
 
 Beside it, and not part of the daemon, is repair: rebuilding a replica from one that is right
 (`repair`, `repair_planning`, `repair_notes`, `repair_options`, `repair_copy`), what to do where
-none is (`repair_choices`), and how a transaction ended (`repair_outcomes`). It decides in
-`machines/repair.py`.
+none is (`repair_choices`), how a transaction ended (`repair_outcomes`), and telling the daemon that
+its doubts are settled (`repair_doubts`). It decides in `machines/repair.py`.
 """

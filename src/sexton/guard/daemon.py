@@ -26,7 +26,7 @@ from sexton.client.config_changes import AT_ONCE
 from sexton.client.roving import RovingClient
 from sexton.guard.disk import Costs
 from sexton.guard.eyes import Eyes
-from sexton.guard.memory import TOPIC, MemoryLost, MemoryTopic
+from sexton.guard.memory import TOPIC, MemoryCut, MemoryLost, MemoryTopic, still_known
 from sexton.guard.status import FREE, Deed, Status, status_of
 from sexton.machines.guard import Guard
 from sexton.machines.guard_events import (
@@ -41,7 +41,7 @@ from sexton.machines.guard_events import (
     Recalled,
     Remember,
 )
-from sexton.machines.guard_notes import Entry, Memory, Note, Saying, Size
+from sexton.machines.guard_notes import Entry, Memory, Note, Saying, Size, key_of
 from sexton.report.prometheus import Labels
 
 log = logging.getLogger("sexton.guard")
@@ -77,6 +77,7 @@ class Daemon:
         self.acts = True  # False: only looks
         self.told: list[Effect] = []  # what it would do, if it does not
         self._ready = False
+        self._lost: MemoryLost | None = None  # and what we know is not in a new one yet
         self._done = 0  # notes and changes
         self._disk_ms = -DISK_MS
         self._disk_topics: Set[str] = frozenset()  # those of the last look
@@ -142,7 +143,7 @@ class Daemon:
         try:
             again = await self._round()
         except SextonError as error:
-            self.guard.handle(NotSeen(self.now_ms(), str(error)))
+            self.guard.handle(NotSeen(self.now_ms(), f"{error.subject}: {error.why}"))
             self._count("rounds", ("outcome", "failed"))
             log.warning("round failed", extra={"why": str(error)})
             again = False
@@ -208,25 +209,38 @@ class Daemon:
         if not self.acts and not await self.memory.exists():
             return  # nobody has ever guarded this cluster
         try:
-            records = await self.memory.recall()
+            records = await self.memory.recall() if self._lost is None else ()
         except MemoryLost as error:
             log.error("memory lost", extra={"why": str(error)})
-            await self._remember_anew()
+            self._lost = error
+        if self._lost is not None:
+            await self._remember_anew(self._lost)
             return
         self._count("requests", ("for", "memory"), 2)
         self.guard.handle(Recalled(self.now_ms(), records))
 
-    async def _remember_anew(self) -> None:
-        """Somebody deleted the memory: what we still know goes into a new one."""
-        known: list[Saying] = [entry.note for entry in self.guard.memory.all_in_force()]
-        known += list(self.guard.memory.holds.values())
+    async def _remember_anew(self, lost: MemoryLost) -> None:
+        """Somebody deleted the memory: what we still know goes into a new one.
+
+        What fails on the way is done again in the next round, and until it is done nothing is
+        forgotten here. What stands in a new one already is of another guard, or of an operator
+        since: it is newer than what we know.
+        """
+        if self.acts:
+            await self.memory.ensure()
         self.memory.start_over()
-        if not self.acts:
-            return
-        await self.memory.ensure()
-        self.guard.memory = Memory()
-        await self.memory.remember(known)
-        self.guard.handle(Recalled(self.now_ms(), await self.memory.recall()))
+        if self.acts:
+            records = await self.memory.recall()
+            end = max((offset + 1 for offset, _key, _value in records), default=0)
+            known = still_known(self.guard.memory, end)
+            if not isinstance(lost, MemoryCut):
+                there = {key for _offset, key, _value in records}
+                known = [each for each in known if key_of(each) not in there]
+            await self.memory.remember(known)
+            records += await self.memory.recall()
+            self.guard.memory = Memory()
+            self.guard.handle(Recalled(self.now_ms(), records))
+        self._lost = None
 
     async def _remember(self, sayings: Sequence[Saying]) -> None:
         for saying in sayings:
@@ -277,6 +291,8 @@ class Daemon:
         frozen = {entry.note.topic: entry for entry in self.guard.memory.all_in_force()}
         now_ms = self.now_ms()
         self.costs.keep_only(frozen)
+        for topic, entry in frozen.items():
+            self.costs.start_over(topic, entry.note.since_ms)
         is_early = now_ms - self._disk_ms < DISK_MS and frozen.keys() <= self._disk_topics
         if not frozen or is_early:
             return
@@ -285,7 +301,7 @@ class Daemon:
         self.costs.begin(
             size
             for (topic, _), size in sizes.items()
-            if topic in frozen and size.cycle == frozen[topic].note.cycle
+            if topic in frozen and size.is_of(frozen[topic].note)
         )
         await self.costs.look(self._client, self.guard.brokers, frozen, now_ms)
         self._count("requests", ("for", "disks"), len(self.guard.brokers))
@@ -295,10 +311,10 @@ class Daemon:
         """For guards that come after this one."""
         news: list[Saying] = []
         for (topic, broker), held in sorted(self.costs.held.items()):
-            cycle = frozen[topic].note.cycle
+            note = frozen[topic].note
             known = self.guard.memory.sizes.get((topic, broker))
-            if known is None or known.cycle < cycle:
-                news.append(Size(topic, broker, cycle, held.began_bytes, held.began_ms))
+            if known is None or not known.is_of(note):
+                news.append(Size(topic, broker, note.cycle, held.began_bytes, held.began_ms))
         if not news or not self.acts:
             return
         try:

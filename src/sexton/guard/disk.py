@@ -89,6 +89,12 @@ class Costs:
         for place in [place for place in self.held if place[0] not in frozen]:
             del self.held[place]
 
+    def start_over(self, topic: str, since_ms: int) -> None:
+        """It was frozen then, again maybe: what it grew before that was not held back."""
+        for place, held in [*self.held.items()]:
+            if place[0] == topic and held.began_ms < since_ms:
+                del self.held[place]
+
     def held_back(self, topic: str) -> int | None:
         """On all brokers together; None before anybody has looked."""
         found = [held.growth_bytes for (name, _), held in self.held.items() if name == topic]
@@ -114,4 +120,4 @@ class Costs:
             try:
                 self.add(now_ms, node, await log_directories(client, node), frozen)
             except (PeerError, Refused) as error:
-                self.unknown[node] = str(error)
+                self.unknown[node] = f"{error.subject}: {error.why}"

@@ -15,7 +15,12 @@ from sexton.base.errors import PeerError, Refused, SextonError
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.admin import Moving, moving
-from sexton.client.config_changes import OptionValue, alter_topics, describe_topics
+from sexton.client.config_changes import (
+    DescribedOptions,
+    OptionValue,
+    alter_topics,
+    describe_topics,
+)
 from sexton.client.retrying import PASSING
 from sexton.client.roving import RovingClient
 from sexton.client.topology import PartitionPlace, Topology
@@ -64,13 +69,7 @@ class Eyes:
         wanted = list(topics)
         self._client.begin_with(self._round + elsewhere)
         described = await self._elsewhere(lambda: describe_topics(self._client, wanted, NAMES))
-        options = {}
-        failed = {topic: error.why for topic, error in described.failed.items()}
-        for topic, values in described.found.items():
-            try:
-                options[topic] = options_from(values)
-            except (KeyError, ValueError, TypeError):
-                failed[topic] = f"the answer lacks one of {', '.join(NAMES)}"
+        options, failed = all_options(described)
         return Described(self._now_ms(), options, failed, self._client.last_asked)
 
     async def alter(self, changes: Sequence[Alter]) -> list[Altered]:
@@ -91,7 +90,8 @@ class Eyes:
                 answers = await alter_topics(self._client, wanted)
             except (PeerError, Refused) as error:
                 # It may have been heard: whoever clears the topic's notes has to wait for it.
-                outcomes += [Altered(self._now_ms(), t, "unknown", str(error)) for t in wanted]
+                why = f"{error.subject}: {error.why}"
+                outcomes += [Altered(self._now_ms(), t, "unknown", why) for t in wanted]
                 self._client.look_elsewhere()
                 continue
             return [*outcomes, *(self._outcome(t, why) for t, why in answers.items())]
@@ -119,7 +119,19 @@ class Eyes:
         raise last
 
 
-def options_from(values: dict[str, OptionValue]) -> Options:
+def all_options(described: DescribedOptions) -> tuple[dict[str, Options], dict[str, str]]:
+    """Those of each topic; and of which they could not be had, with the reason."""
+    options = {}
+    failed = {topic: error.why for topic, error in described.failed.items()}
+    for topic, values in described.found.items():
+        try:
+            options[topic] = _options(values)
+        except (KeyError, ValueError, TypeError):
+            failed[topic] = f"the answer lacks one of {', '.join(NAMES)}"
+    return options, failed
+
+
+def _options(values: dict[str, OptionValue]) -> Options:
     shortest, longest = values[MIN_LAG], values[MAX_LAG]
     return Options(
         Lags(shortest.own, longest.own),

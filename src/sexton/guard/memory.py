@@ -9,11 +9,15 @@ recall tells.
 `min.insync.replicas` of the topic is 1 on purpose: with two of three brokers down a guard must
 still be able to freeze. A note is then on one disk only, until the others are back; each is in the
 guard's log lines, too.
+
+Should somebody delete the topic, a guard that runs still knows what was in it. `still_known` is
+what has to go into a new one: all that anybody would act on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sexton.base.errors import PeerError, Refused, SextonError
 from sexton.base.kafka_errors import KafkaError
@@ -23,7 +27,7 @@ from sexton.client.appending import append
 from sexton.client.client import Client
 from sexton.client.retrying import Patience, Trying
 from sexton.guard.permissions import needing
-from sexton.machines.guard_notes import Saying, encode
+from sexton.machines.guard_notes import Audited, LastSeen, Maintenance, Memory, Saying, encode
 from sexton.records.few import KeyAndValue
 
 TOPIC = "_sexton_guard"
@@ -38,7 +42,11 @@ Records = tuple[tuple[int, bytes, bytes | None], ...]
 
 
 class MemoryLost(SextonError):
-    """The topic was deleted, or its end is gone."""
+    """The topic was deleted."""
+
+
+class MemoryCut(MemoryLost):
+    """The topic is there, and its end is gone: what stands in it is older than what we know."""
 
 
 class MemoryTopic:
@@ -118,7 +126,7 @@ class MemoryTopic:
 
     async def _pause_or_give_up(self, trying: Trying, error: PeerError | Refused) -> None:
         if isinstance(error, Refused) and error.error is KafkaError.OFFSET_OUT_OF_RANGE:
-            raise MemoryLost(str(self.partition), "its end is gone") from error
+            raise MemoryCut(str(self.partition), "its end is gone") from error
         try:
             await trying.pause(error)
         except Refused as last:  # every broker has called it unknown for some time
@@ -155,3 +163,25 @@ class MemoryTopic:
 
     def start_over(self) -> None:
         self._topic_id, self._next, self._written = None, 0, 0
+
+
+def still_known(memory: Memory, end: int) -> list[Saying]:
+    """For a log that ends there now; a cycle that is over is of no use in it.
+
+    `unwell` tells by offset which audits count no more: none that comes from here on. Audits that
+    still counted are said again.
+    """
+    known: list[Saying] = []
+    for entry in memory.all_in_force():
+        note = entry.note
+        known.append(replace(note, seen=-1, unwell=min(note.unwell, end)))
+        if memory.settles(note):
+            known.append(Audited(note.topic, memory.audited[note.topic][0]))
+    known += memory.holds.values()
+    if memory.maintenance_until_ms:
+        known.append(Maintenance(memory.maintenance_until_ms))
+    if memory.last_seen_ms:
+        known.append(LastSeen(memory.last_seen_ms))
+    if memory.panic is not None:
+        known.append(memory.panic)
+    return known

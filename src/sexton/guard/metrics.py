@@ -10,9 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from sexton.guard.status import Status
-from sexton.report.prometheus import Labels, sample_line
-
-Sample = tuple[str, Labels, float]
+from sexton.report.prometheus import Labels, Sample, exposition
 
 # Every metric there is: kind and meaning. docs/how-to/run-the-guard.md lists the same.
 METRICS: dict[str, tuple[str, str]] = {
@@ -47,15 +45,7 @@ METRICS: dict[str, tuple[str, str]] = {
 
 
 def text(status: Status, counters: Counter[tuple[str, Labels]], round_s: float) -> str:
-    by_name: dict[str, list[Sample]] = {}
-    for sample in _samples(status, counters, round_s):
-        by_name.setdefault(sample[0], []).append(sample)
-    lines = []
-    for name, (kind, meaning) in METRICS.items():
-        if name in by_name:
-            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
-            lines += [sample_line(*sample) for sample in by_name[name]]
-    return "\n".join(lines) + "\n"
+    return exposition(METRICS, _samples(status, counters, round_s))
 
 
 def _samples(

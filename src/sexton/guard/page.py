@@ -14,12 +14,12 @@ from sexton.guard.status import (
     BrokerStatus,
     Status,
     TopicStatus,
-    iso,
     long,
     size,
     why_held,
 )
 from sexton.report.html_parts import scrolled, with_commands
+from sexton.report.quantities import iso
 
 AGAIN_S = 5
 MOST_FREE = 200  # topics with nothing to say; a page of thousands helps nobody

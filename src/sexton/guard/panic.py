@@ -2,7 +2,8 @@
 
 `log.cleaner.min.compaction.lag.ms` is the default of `min.compaction.lag.ms`, and can be set for
 all brokers while they run. It does not reach a topic that has an option of its own; those are
-named. What was set before is noted first, as for topics, and `end` sets it back.
+named, and those that nobody could look at. What was set before is noted first, as for topics, and
+`end` sets it back.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sexton.client.config_changes import (
     describe_topics,
     described,
 )
-from sexton.guard.eyes import NAMES, options_from
+from sexton.guard.eyes import NAMES, all_options
 from sexton.guard.memory import MemoryTopic
 from sexton.guard.permissions import CLUSTER, needing
 from sexton.machines.guard_notes import FOREVER, Lags, Memory, Panic
@@ -35,6 +36,7 @@ class Panicked:
     on: bool
     previous: Lags
     not_reached: dict[str, str]  # compacted topics with an option of their own, and its value
+    not_seen: dict[str, str]  # topics whose options could not be looked at, and why
 
 
 async def recalled(memory: MemoryTopic) -> Memory:
@@ -57,7 +59,7 @@ async def begin(client: Client, memory: MemoryTopic) -> Panicked:
             raise ConfigError(DEFAULT_MIN, "is frozen already, and no note says by whom")
         await memory.remember([Panic(True, previous, time.time_ns() // 1_000_000)])
     await _change(client, [(DEFAULT_MIN, FOREVER), (DEFAULT_MAX, FOREVER)])
-    return Panicked(True, previous, await not_reached(client))
+    return Panicked(True, previous, *await not_reached(client))
 
 
 async def end(client: Client, memory: MemoryTopic) -> Panicked:
@@ -74,7 +76,7 @@ async def end(client: Client, memory: MemoryTopic) -> Panicked:
     if changes:
         await _change(client, changes)
     await memory.remember([Panic(False, known.previous, time.time_ns() // 1_000_000)])
-    return Panicked(False, known.previous, {})
+    return Panicked(False, known.previous, {}, {})
 
 
 async def _defaults(client: Client) -> dict[str, OptionValue]:
@@ -91,13 +93,12 @@ def _own(values: dict[str, OptionValue], name: str) -> str | None:
     return values[name].own if name in values else None
 
 
-async def not_reached(client: Client) -> dict[str, str]:
-    """Compacted topics that are cleaned all the same."""
+async def not_reached(client: Client) -> tuple[dict[str, str], dict[str, str]]:
+    """Compacted topics that are cleaned all the same; and those of which nobody knows."""
     topics = (await client.topology()).topics
-    options_of = await describe_topics(client, topics, NAMES)
+    options, failed = all_options(await describe_topics(client, topics, NAMES))
     found = {}
-    for topic, values in sorted(options_of.found.items()):
-        options = options_from(values)
-        if options.compacted and options.own.min not in (None, FOREVER):
-            found[topic] = options.own.min or ""
-    return found
+    for topic, each in sorted(options.items()):
+        if each.compacted and each.own.min not in (None, FOREVER):
+            found[topic] = each.own.min or ""
+    return found, failed

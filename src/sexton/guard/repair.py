@@ -42,6 +42,8 @@ from sexton.machines.repair import (
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
 STALLED_S: Final = 600.0  # without any progress at all
 MOST_ROUNDS: Final = 2
+CLEANED_AGAIN: Final = "is cleaned again as before"
+STAYS_FROZEN: Final = "was frozen before and stays so: `sexton guard status` says why"
 HOLD_AGAIN_S: Final = 10.0  # somebody may have set the topic free meanwhile, a guard say
 _NOT_HELD = (
     KafkaError.NOT_LEADER_OR_FOLLOWER,
@@ -89,10 +91,11 @@ class Repair:
 
     async def release(self) -> list[str]:
         """The topic's options as they were, and no notes any more."""
+        was_frozen = await self._held.was_frozen()
         theirs = await self._held.release()
         self.notes = self._held.notes
         self.file.clear()
-        self.tell(None, f"{self.notes.topic} is cleaned again as before")
+        self.tell(None, f"{self.notes.topic} {STAYS_FROZEN if was_frozen else CLEANED_AGAIN}")
         return theirs
 
     def add(self, jobs: Sequence[Job]) -> None:

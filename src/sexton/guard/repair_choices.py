@@ -1,23 +1,29 @@
 """Where no replica is known to be right, somebody decides, and says so to all replicas alike.
 
 A key that replicas disagree about is written once more: a tombstone if it was deleted, or the value
-that one of them has. The new record reaches every replica, and what they held before is superseded.
-Nothing is chosen here: which of the two it is, and whose value, comes from a person.
+that one of them has, with its headers. The new record reaches every replica, and what they held
+before is superseded. Nothing is chosen here: which of the two it is, and whose value, comes from a
+person.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from sexton.audit.finding import AuditFinding
 from sexton.audit.summary import key_in_words
 from sexton.base.digests import digest, hex_digest
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
-from sexton.client.appending import append
+from sexton.client.appending import append_batch
 from sexton.client.client import Client
 from sexton.client.replica import Isolation
+from sexton.records import Spans, decode, encode, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,7 @@ def _holder(finding: AuditFinding, broker: int | None) -> int:
 
 async def publish(client: Client, choice: Choice, findings: Iterable[AuditFinding]) -> int:
     """Writes it; the offset of the new record."""
-    value: bytes | None = None
+    kept: _Kept | None = None
     if choice.keep:
         finding = next(
             each
@@ -107,11 +113,28 @@ async def publish(client: Client, choice: Choice, findings: Iterable[AuditFindin
         assert choice.broker is not None
         offset = finding.offsets[choice.broker]
         assert offset is not None
-        value = await _value(client, choice, choice.broker, offset)
-    return await append(client, choice.partition, [(choice.key, value)])
+        kept = await _kept(client, choice, choice.broker, offset)
+    return await append_batch(client, choice.partition, _batch(choice.key, kept))
 
 
-async def _value(client: Client, choice: Choice, node: int, offset: int) -> bytes:
+class _Kept(NamedTuple):
+    value: bytes
+    headers: bytes  # as they are on the wire
+
+
+def _batch(key: bytes, kept: _Kept | None) -> bytes:
+    """One record, of now; a tombstone if none is kept."""
+    return encode(
+        rows(
+            np.array([time.time_ns() // 1_000_000]),
+            Spans.from_list([key]),
+            Spans.from_list([None if kept is None else kept.value]),
+            None if kept is None else Spans.from_list([kept.headers]),
+        )
+    )
+
+
+async def _kept(client: Client, choice: Choice, node: int, offset: int) -> _Kept:
     replica = client.replica(choice.partition, node)
     async for chunk in replica.read(
         offset, end=offset + 1, isolation=Isolation.READ_UNCOMMITTED, chunk_bytes=1 << 20
@@ -119,8 +142,10 @@ async def _value(client: Client, choice: Choice, node: int, offset: int) -> byte
         for batch in chunk.batches():
             if not batch.header.base_offset <= offset <= batch.header.last_offset:
                 continue
-            for record in batch.records():
-                if (record.offset, record.key) == (offset, choice.key) and record.value is not None:
-                    return bytes(record.value)
+            columns = decode(batch.data, f"{choice.partition} on broker {node}")
+            for row in np.flatnonzero(columns.offset == offset).tolist():
+                value, headers = columns.value[row], columns.headers[row]
+                if columns.key[row] == choice.key and value is not None and headers is not None:
+                    return _Kept(value, headers)
     why = f"does not hold the value at offset {offset} any more"
     raise ConfigError(f"broker {node}", why, "audit again")

@@ -87,6 +87,21 @@ class HeldOptions:
         others = [each for each in self.notes.options if _at(each) != _at(held)]
         self.notes = replace(self.notes, options=(*others, held))
 
+    async def was_frozen(self) -> bool:
+        """Had somebody else frozen the topic, so that it stays so? Ask before it is released."""
+        place = (TOPIC, self.notes.topic)
+        if any(
+            (each.kind, each.name, each.option) == (*place, MIN_LAG) for each in self.notes.options
+        ):
+            return False
+        try:
+            found = await self._agreed(place, [MIN_LAG])
+        except Refused as error:
+            if error.error is not KafkaError.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            return False  # it is not there any more
+        return MIN_LAG in found and found[MIN_LAG].own == FOREVER
+
     # ── putting it back ──
 
     async def release(self) -> list[str]:

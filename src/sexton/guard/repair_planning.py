@@ -48,10 +48,16 @@ def judged_of_report(told: Mapping[str, object], topic: str) -> list[Judged]:
         hint = "write one with `sexton audit --format json`"
         raise ConfigError("--findings", "is not the answer of an audit", hint)
     for each in told.get("incomplete") or ():  # type: ignore[attr-defined]
-        if str(each["subject"]).startswith(f"{topic}-"):
+        if _is_about(str(each["subject"]), topic):
             why = f"the audit could not read {each['subject']}: {each['why']}"
             raise ConfigError("--findings", why, "audit again when it can be read")
     return [_reported(each) for each in found if each["topic"] == topic]
+
+
+def _is_about(subject: str, topic: str) -> bool:
+    """`orders-0 on broker 2`, `orders-0`, `the topic orders`; orders-eu-0 is of another topic."""
+    name, _, number = subject.partition(" ")[0].rpartition("-")
+    return subject == f"the topic {topic}" or (name == topic and number.isdecimal())
 
 
 def _reported(told: Mapping[str, object]) -> Judged:

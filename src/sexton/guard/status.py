@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from sexton.base.findings import Finding
 from sexton.guard.disk import Costs
@@ -12,6 +11,7 @@ from sexton.machines.guard import Guard
 from sexton.machines.guard_notes import Entry, Lags
 from sexton.machines.guard_promise import findings, is_protected, will_be
 from sexton.machines.guard_watched import Watched
+from sexton.report import quantities
 
 SET_BACK = "set back"  # it is as it was, and the notes are kept until nobody can come late
 FREE = ("free", "not compacted", SET_BACK)
@@ -148,11 +148,6 @@ def why_held(status: Status, topic: TopicStatus) -> list[str]:
     return lines
 
 
-def iso(ms: int | None) -> str | None:
-    """2026-11-16T07:40:00Z"""
-    return None if ms is None else f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
 def long(seconds: float | None) -> str:
     """A time that people can take in: `2 h 5 min`."""
     if seconds is None:
@@ -167,11 +162,4 @@ def long(seconds: float | None) -> str:
 
 def size(count: int | None) -> str:
     """Bytes for people: `12.5 MB`."""
-    if count is None:
-        return "-"
-    amount, unit = float(count), "B"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if amount < 1000:
-            break
-        amount, unit = amount / 1000, larger
-    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+    return "-" if count is None else quantities.size(count)

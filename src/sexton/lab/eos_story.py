@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
-from sexton.client.committed import CommittedBatches
+from sexton.client.committed import committed_batches
 from sexton.client.reading import PartitionReader
 from sexton.client.replica import Isolation
 from sexton.stores.changelog import bounds
@@ -70,7 +70,7 @@ async def committed_sums(
     end = (await bounds(client, at)).high_watermark
     found: Sums = []
     async for chunk in PartitionReader(client, at).read(0, end, isolation=Isolation.READ_COMMITTED):
-        for batch in CommittedBatches().of(chunk):
+        for batch in committed_batches(chunk):
             found += [
                 ((r.key or b"").decode(), number(bytes(r.value or b""))) for r in batch.records()
             ]

@@ -152,7 +152,7 @@ class GuardedCluster:
     def create_topic(
         self,
         topic: str,
-        assignment: Sequence[Sequence[int]] | int = 1,
+        assignment: Sequence[Sequence[int]] | int | None = None,
         configs: Mapping[str, object] | None = None,
     ) -> None:
         self._cluster.create_topic(topic, assignment, configs)

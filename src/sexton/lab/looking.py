@@ -17,7 +17,7 @@ from typing import Any, Final
 from sexton.base.errors import Missing, PeerError, Refused
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
-from sexton.client.committed import CommittedBatches
+from sexton.client.committed import committed_batches
 from sexton.client.connection import ClientConfig
 from sexton.client.replica import Chunk, Isolation, RawBatch, Replica, ReplicaOffsets
 from sexton.records.control import first_control_record
@@ -161,11 +161,10 @@ def log_of(
 
 def shown_in(chunks: Sequence[Chunk]) -> tuple[Shown, ...]:
     """What a consumer makes of them that reads committed records only."""
-    rule = CommittedBatches()
     return tuple(
         Shown(record.offset, _text(record.key) or "", _text(record.value))
         for chunk in chunks
-        for batch in rule.of(chunk)
+        for batch in committed_batches(chunk)
         for record in batch.records()
     )
 

@@ -42,6 +42,12 @@ class Ending:
         return self.place.forgets_alone or unhelped
 
     @property
+    def step_after(self) -> int | None:
+        """The step that came when readers and the audit had looked: brokers clean once more."""
+        later = self.outcome.cleaned_up and not self.outcome.forgotten
+        return len(self.outcome.story) if later else None
+
+    @property
     def surprises(self) -> list[str]:
         """What is not as the scenario says."""
         found = []

@@ -112,9 +112,11 @@ class SimCluster:
     def create_topic(
         self,
         topic: str,
-        assignment: Sequence[Sequence[int]] | int = 1,
+        assignment: Sequence[Sequence[int]] | int | None = None,
         configs: Mapping[str, object] | None = None,
     ) -> None:
+        if assignment is None:
+            assignment = 1  # Kafka's num.partitions, if nobody sets it
         if isinstance(assignment, int):
             assignment = [[1, 2, 3]] * assignment
         self._topics += 1

@@ -83,7 +83,7 @@ def _streams(cluster: Cluster, fixed: bool, tell: Tell) -> Verdict:
         b.wait_until("running")
         tell("B starts, and has a copy of A's store")
         behind, ahead = _move(a, b, ask, tell)
-        until(lambda: ask.sums(OTHER_KEY), "key_3 is counted", PATIENCE_S, ahead.log)
+        until(lambda: bool(ask.sums(OTHER_KEY)), "key_3 is counted", PATIENCE_S, ahead.log)
         ahead.close()
         how = "has read what it lacks" if fixed else "believes its checkpoint, and reads nothing"
         tell(f"{ahead} goes away. {behind} is promoted and {how}; key_17 comes once more")

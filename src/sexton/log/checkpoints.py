@@ -9,13 +9,13 @@ Each is replaced as a whole, so a reader sees the old one or the new one.
 
 from __future__ import annotations
 
-import base64
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from sexton.base.errors import CorruptLog
 from sexton.base.partitions import TopicPartition
+from sexton.protocol.uuids import parse_uuid, uuid_text
 
 
 class EpochStart(NamedTuple):
@@ -45,7 +45,7 @@ def parse_offsets(data: bytes, where: str) -> dict[TopicPartition, int]:
 
 
 def pack_metadata(topic_id: uuid.UUID) -> bytes:
-    return f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode()
+    return f"version: 0\ntopic_id: {uuid_text(topic_id.bytes)}".encode()
 
 
 def parse_metadata(data: bytes, where: str) -> uuid.UUID:
@@ -53,17 +53,12 @@ def parse_metadata(data: bytes, where: str) -> uuid.UUID:
         line.partition(": ")[::2] for line in data.decode("utf-8", "replace").splitlines()
     )
     try:
-        topic_id = uuid.UUID(bytes=base64.urlsafe_b64decode(fields.get("topic_id", "") + "=="))
+        topic_id = uuid.UUID(bytes=parse_uuid(fields.get("topic_id", "")))
     except ValueError:
         topic_id = None
     if fields.get("version") != "0" or topic_id is None:
         raise CorruptLog(where, "is not partition metadata of version 0")
     return topic_id
-
-
-def topic_id_text(topic_id: uuid.UUID) -> str:
-    """As Kafka prints it: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def _pack(lines: Iterable[str]) -> bytes:

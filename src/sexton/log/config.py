@@ -43,13 +43,11 @@ class LogConfig:
     def deletes(self) -> bool:
         return "delete" in self.cleanup_policy.split(",")
 
-    @classmethod
-    def from_kafka(cls, options: Mapping[str, str | int]) -> LogConfig:
-        """From Kafka's spelling; an unknown option or an impossible value is a ConfigError."""
-        return cls().with_options(options)
-
     def with_options(self, options: Mapping[str, str | int]) -> LogConfig:
-        """The same with some options, in Kafka's spelling, set otherwise."""
+        """The same with some options, in Kafka's spelling, set otherwise.
+
+        An unknown option or an impossible value is a ConfigError.
+        """
         known = {f.name.replace("_", "."): f for f in fields(self)}
         chosen: dict[str, int | float | str] = {}
         for option, value in options.items():

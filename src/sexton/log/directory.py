@@ -1,6 +1,6 @@
 """A data directory: the logs of many partitions, and what is written down about all at once.
 
-    meta.properties                       whose directory this is (left as it is)
+    meta.properties                       whose directory this is (for its owner to say)
     recovery-point-offset-checkpoint      per partition: everything below is synced
     log-start-offset-checkpoint           per partition: where it begins, if records were deleted
     replication-offset-checkpoint         per partition: the high watermark
@@ -13,6 +13,7 @@ one is closed, so a crash in between always leads to recovery.
 
 from __future__ import annotations
 
+import errno
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,6 +33,11 @@ from sexton.log.names import (
 )
 from sexton.log.partition import PartitionLog
 from sexton.log.recovery import open_log
+
+# A cleaning pass in another thread may still write beside a log that is being deleted, until it has
+# noticed or the directory is gone. It makes five files at most for each group of segments.
+REMOVALS = 20
+LONGEST_NAME = 255  # of a directory, on any file system one meets
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
 
@@ -118,11 +124,30 @@ class DataDirectory:
     def delete(self, partition: TopicPartition) -> None:
         """Removes a partition's log and all its files."""
         self.logs.pop(partition).closed = True
-        for name in self.disk.names(str(partition)):
-            self.disk.remove(f"{partition}/{name}")
-        self.disk.remove(str(partition))
+        for attempts_left in reversed(range(REMOVALS)):
+            try:
+                self._remove(str(partition))
+                break
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY or not attempts_left:
+                    raise
         self.checkpoint()
         self.disk.sync_directory(".")
+
+    def set_aside(self, partition: TopicPartition, mark: str) -> str:
+        """Keeps a log's files in a directory that nobody opens, called as Kafka calls it."""
+        self.logs.pop(partition).closed = True
+        ending = f"-{partition.partition}.{mark}-stray"
+        name = partition.topic[: LONGEST_NAME - len(ending)] + ending
+        self.disk.rename(str(partition), name)
+        self.checkpoint()
+        self.disk.sync_directory(".")
+        return name
+
+    def _remove(self, directory: str) -> None:
+        for name in self.disk.names(directory):
+            self.disk.remove(f"{directory}/{name}")
+        self.disk.remove(directory)
 
     def checkpoint(self) -> None:
         """Writes down, for all logs, what a restart should not have to find out again."""

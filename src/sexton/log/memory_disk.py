@@ -94,9 +94,28 @@ class MemoryDisk:
         return bytes(self._names[path].data)
 
     def rename(self, old: str, new: str) -> None:
+        if old in self._directories:
+            self._rename_directory(old, new)
+            return
         if old not in self._names:
             raise FileNotFoundError(errno.ENOENT, "no such file", old)
         self._change(_Change(_parent(new), old, new, self._names[old]))
+
+    def _rename_directory(self, old: str, new: str) -> None:
+        """Safe at once, as it is if one is made or removed; what is in it is as safe as before."""
+        self.remove(old)
+        self.make_directory(new)
+        self._inside[new] = self._inside.pop(old, set())
+        for names in (self._names, self._synced_names):
+            for path in [path for path in names if path.startswith(f"{old}/")]:
+                names[_moved(path, old, new)] = names.pop(path)
+        self._unsynced = [
+            _Change(
+                _moved(change.directory, old, new), change.gone and _moved(change.gone, old, new),
+                change.path and _moved(change.path, old, new), change.inode,
+            )
+            for change in self._unsynced
+        ]  # fmt: skip
 
     def remove(self, path: str) -> None:
         if path in self._directories:
@@ -160,6 +179,12 @@ class MemoryDisk:
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0] or "."
+
+
+def _moved(path: str, old: str, new: str) -> str:
+    """Where a path leads after its directory was renamed."""
+    inside = path == old or path.startswith(f"{old}/")
+    return new + path[len(old) :] if inside else path
 
 
 def _survivors(inode: _Inode, random: Random) -> bytes:

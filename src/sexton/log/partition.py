@@ -451,6 +451,8 @@ class PartitionLog:
             self.write_epochs()
         self.recovery_point = min(self.recovery_point, self.end_offset)
         self.high_watermark = min(self.high_watermark, self.end_offset)
+        # Records were deleted up to an offset that, after an unclean election, nobody has reached.
+        self.log_start_offset = min(self.log_start_offset, self.end_offset)
         self.producers = rebuild_producers(
             self.disk, self.directory, self.segments, self.high_watermark
         )
@@ -489,7 +491,7 @@ class PartitionLog:
         """What must always be true; tests and the simulator ask after every step."""
         bases = [segment.base_offset for segment in self.segments]
         assert bases == sorted(set(bases))
-        assert self.log_start_offset >= 0
+        assert 0 <= self.log_start_offset <= self.end_offset
         for before, after in zip(self.segments, self.segments[1:], strict=False):
             assert before.end_offset <= after.base_offset
         assert self.recovery_point <= self.end_offset

@@ -81,7 +81,8 @@ def open_log(
         segments,
         rebuild_producers(disk, directory, segments, high_watermark),
         epochs,
-        log_start_offset=max(log_start_offset, segments[0].base_offset),
+        # A crash may have taken more than what was deleted: a log does not start after its end.
+        log_start_offset=min(max(log_start_offset, segments[0].base_offset), end),
         recovery_point=min(recovery_point, end) if not clean else end,
         flushed_ms=now_ms,
         _changed=not clean,
@@ -157,6 +158,8 @@ def _first_suspect(
                 return index
             trusted = index
             break
+        # A damaged header may claim offsets of the next segment; whoever reads it will notice.
+        segment.end_offset = min([segment.end_offset, *following[index : index + 1]])
     return trusted
 
 

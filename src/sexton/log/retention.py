@@ -5,6 +5,10 @@ From the first one on, as long as each is whole below the high watermark and one
     too old       its newest record is older than `retention.ms`      if `cleanup.policy` deletes
     too much      without it there is still `retention.bytes` left    if `cleanup.policy` deletes
     below start   all its records are below the log start offset      always
+
+A segment that cleaning has emptied has no newest record, and when its files were made says nothing
+after a restart. It holds up nobody, and goes with the next one that goes: never earlier, for then
+the log would begin later although nothing in it had to go.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ def count_expired(
     now_ms: int,
 ) -> int:
     """How many of them may go."""
+    doomed = 0
     spare = sum(segment.size for segment in segments) - config.retention_bytes
     for number, segment in enumerate(segments):
         is_last = number == len(segments) - 1
@@ -32,9 +37,12 @@ def count_expired(
         too_old = config.deletes and 0 <= config.retention_ms < now_ms - last_touched
         too_much = config.deletes and config.retention_bytes >= 0 and spare >= segment.size
         below_start = not is_last and end <= log_start_offset
-        if segment.size == 0 or end > high_watermark:
-            return number
+        if end > high_watermark:
+            break
+        if segment.size == 0 and not below_start:
+            continue
         if not (too_old or too_much or below_start):
-            return number
+            break
+        doomed = number + 1
         spare -= segment.size
-    return len(segments)
+    return doomed

@@ -67,11 +67,13 @@ class Segment:
     # ── making one ──
 
     @classmethod
-    def create(cls, disk: Disk, directory: str, base_offset: int, now_ms: int) -> Segment:
+    def create(
+        cls, disk: Disk, directory: str, base_offset: int, now_ms: int, tail: str = ""
+    ) -> Segment:
         """A new, empty segment, in place of anything an earlier life has left under its name."""
         for suffix in SEGMENT_SUFFIXES[1:]:
-            disk.remove(f"{directory}/{file_name(base_offset, suffix)}")
-        segment = cls.attach(disk, directory, base_offset, now_ms)
+            disk.remove(f"{directory}/{file_name(base_offset, suffix)}{tail}")
+        segment = cls.attach(disk, directory, base_offset, now_ms, tail)
         if segment.log.size:
             segment.log.truncate(0)
         return segment

@@ -27,8 +27,7 @@ class SegmentWriter:
         interval: int,
         tail: str,
     ) -> None:
-        self.segment = Segment.attach(disk, directory, base_offset, created_ms, tail)
-        self.segment.log.truncate(0)
+        self.segment = Segment.create(disk, directory, base_offset, created_ms, tail)
         self._interval = interval
         self._state = np.zeros(kernels.STATE_WORDS, np.int64)
         self._state[kernels.MAX_TIMESTAMP] = kernels.NO_TIMESTAMP

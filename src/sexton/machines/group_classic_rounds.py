@@ -217,7 +217,7 @@ class Rounds:
         self._remove(member_id)
         if member is not None and self.state in (State.STABLE, State.COMPLETING):
             self._prepare()
-        elif self.state is State.PREPARING and self.members.all_joined:
+        elif self.state is State.PREPARING and not self._initial and self.members.all_joined:
             self._complete()
 
     def _remove(self, member_id: str) -> None:

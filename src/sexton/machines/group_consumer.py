@@ -401,6 +401,7 @@ class ConsumerGroup:
 
     def _fold_anew(self) -> None:
         self.latest = self.durable.copy()
+        self._topics_version = self._regexes_version = -1  # what they led to is not in it
         for record in self._desk.writing:
             if group_of(record) == self.group_id:
                 self.latest.apply(record)

@@ -240,11 +240,13 @@ def _correct(case: Case, entry: Entry) -> None:
     raised = note.raised or options.max_lag_ms < int(FOREVER)
     changed = wish != note.previous or raised != note.raised
     doubts = _doubts_now(case, note)
+    was_thawed = note.state == "thawing" and not is_frozen(options)
     _remember(
         case,
         entry,
         "frozen",
         why=case.wanted,
+        since_ms=case.now_ms if was_thawed else note.since_ms,
         previous=wish,
         raised=raised,
         doubts=doubts,

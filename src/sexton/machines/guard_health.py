@@ -79,7 +79,9 @@ class Health:
     def _notice_move(
         self, before: PartitionSight, now: PartitionSight, brokers: frozenset[int]
     ) -> None:
-        if before.leader < 0 or now.leader == before.leader:
+        # Two terms later the same leader may have had another one in between.
+        stayed = now.leader == before.leader and now.leader_epoch < before.leader_epoch + 2
+        if before.leader < 0 or stayed:
             return
         for replica in before.replicas:
             was_filled = replica not in before.isr and replica != now.leader

@@ -63,7 +63,7 @@ class Note:
     topic_id: str  # a topic of the same name with another id is another topic
     previous: Lags
     raised: bool  # max.compaction.lag.ms was in the way, and is raised too
-    since_ms: int  # when the cycle began
+    since_ms: int  # when the cycle began, or the topic was frozen again in it
     at_ms: int
     why: tuple[str, ...] = ()
     doubts: tuple[Doubt, ...] = ()
@@ -132,13 +132,17 @@ class Panic:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a topic was on one broker when it was first looked at in this cycle."""
+    """How large a topic was on one broker when it was first looked at after it was frozen."""
 
     topic: str
     broker: int
     cycle: int
     bytes: int
     at_ms: int
+
+    def is_of(self, note: Note) -> bool:
+        """Of the freeze that is noted, and not of one before it."""
+        return self.cycle == note.cycle and self.at_ms >= note.since_ms
 
 
 Order = Hold | Maintenance | Audited | LastSeen | Panic | Size

@@ -11,13 +11,14 @@ from collections.abc import Iterable
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
+from sexton.protocol.wire import ZERO_UUID
 
 Caller = object
 Token = int
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
-NO_TOPIC_ID = bytes(16)
+NO_TOPIC_ID = ZERO_UUID
 
 
 # ── what is in the log ──

@@ -65,10 +65,14 @@ class OffsetTable:
             Key(group, partition)
             for group, partitions in self.committed.items()
             for partition, placed in partitions.items()
-            if _belongs(partition, placed, topics)
+            if belongs(partition, placed.value, topics)
         ]
         for put_aside in self.pending.values():
-            found += [key for key in put_aside if _belongs(key.partition, put_aside[key], topics)]
+            found += [
+                key
+                for key, placed in put_aside.items()
+                if belongs(key.partition, placed.value, topics)
+            ]
         return list(dict.fromkeys(found))
 
     def apply(self, entry: OffsetRecord | Marker, place: int) -> list[Key]:
@@ -124,6 +128,7 @@ class OffsetTable:
         assert waiting == {key: set(producers) for key, producers in self._open.items()}
 
 
-def _belongs(partition: TopicPartition, placed: Placed, topics: dict[str, bytes]) -> bool:
+def belongs(partition: TopicPartition, value: CommittedOffset, topics: dict[str, bytes]) -> bool:
+    """Is it an offset of one of these topics, or may it be?"""
     topic_id = topics.get(partition.topic)
-    return topic_id is not None and placed.value.topic_id in (NO_TOPIC_ID, topic_id)
+    return topic_id is not None and value.topic_id in (NO_TOPIC_ID, topic_id)

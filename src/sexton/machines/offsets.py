@@ -63,9 +63,10 @@ from sexton.machines.offset_messages import (
     WakeAt,
     WriteMarker,
 )
-from sexton.machines.offset_table import Key, OffsetTable
+from sexton.machines.offset_table import Key, OffsetTable, belongs
 
-TICK_LIMIT = 1000  # offsets that one tick looks at, and so the largest batch of tombstones
+TICK_LIMIT = 1000  # offsets that one tick looks at
+MOST_TOMBSTONES = 1000  # in a batch, which must not be larger than max.message.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class _Write:
     entries: Sequence[OffsetRecord | Marker]
     request: Request | None  # None: nobody waits
     answer: AnyAnswer | None
+    last: Token  # of several batches that were written for one request, the one with its answer
 
     @property
     def records(self) -> list[tuple[Key, OffsetRecord]]:
@@ -100,6 +102,7 @@ class Offsets:
     _writes: OrderedDict[Token, _Write] = field(default_factory=OrderedDict)  # as in the log
     _in_flight: dict[Key, dict[Token, bool]] = field(default_factory=dict)  # in a transaction?
     _last_token: Token = 0
+    _doomed: dict[Key, Token] = field(default_factory=dict)  # what it has up to there is to go
     _alarms: Alarms[Key] = field(default_factory=Alarms)
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
@@ -119,7 +122,7 @@ class Offsets:
             case GroupChanged():
                 return self._group_changed(event)
             case TopicsDeleted(topics):
-                return self._bury(self.table.keys_of_topics(dict(topics)), None, None)
+                return self._topics_deleted(dict(topics))
             case LoadStarted():
                 unloaded = self._unload()
                 self.loading = True
@@ -236,24 +239,46 @@ class Offsets:
 
     # ── the log ──
 
+    def _topics_deleted(self, topics: dict[str, bytes]) -> list[Effect]:
+        """Their offsets go, if not at the first attempt: another topic may come by the name."""
+        in_flight = [
+            key
+            for write in self._writes.values()
+            for key, record in write.records
+            if record.value is not None and belongs(key.partition, record.value, topics)
+        ]
+        keys = list(dict.fromkeys([*self.table.keys_of_topics(topics), *in_flight]))
+        self._doomed |= dict.fromkeys(keys, self._last_token)
+        return self._bury(keys, None, None)
+
     def _bury(
         self, keys: list[Key], request: Request | None, answer: AnyAnswer | None
     ) -> list[Effect]:
-        if keys:
-            tombstones = [OffsetRecord(key.group, key.partition, None) for key in keys]
-            token = self._write(tombstones, request, answer)
-            return [Append(token, tuple(tombstones))]
-        return [Answer(request.caller, answer)] if request and answer else []
+        """Writes tombstones; the answer comes with the last of their batches."""
+        if not keys:
+            return [Answer(request.caller, answer)] if request and answer else []
+        batches = [keys[at : at + MOST_TOMBSTONES] for at in range(0, len(keys), MOST_TOMBSTONES)]
+        last = self._last_token + len(batches)
+        effects: list[Effect] = []
+        for batch in batches:
+            tombstones = [OffsetRecord(key.group, key.partition, None) for key in batch]
+            if batch is batches[-1]:
+                token = self._write(tombstones, request, answer)
+            else:
+                token = self._write(tombstones, None, None, last)
+            effects.append(Append(token, tuple(tombstones)))
+        return effects
 
     def _write(
         self,
         entries: Sequence[OffsetRecord | Marker],
         request: Request | None,
         answer: AnyAnswer | None,
+        last: Token | None = None,
     ) -> Token:
         self._last_token += 1
         token = self._last_token
-        write = self._writes[token] = _Write(entries, request, answer)
+        write = self._writes[token] = _Write(entries, request, answer, last or token)
         for key, record in write.records:
             self._in_flight.setdefault(key, {})[token] = record.producer_id != NO_PRODUCER_ID
         return token
@@ -277,11 +302,20 @@ class Offsets:
         write = self._landed(token)
         for key, _ in write.records:
             self._schedule(key, now_ms + self.config.retry_ms)
-        if write.request is None:
+        request = write.request or self._take_request(write.last)
+        if request is None:
             return []
-        if not isinstance(write.request, WriteMarker):
+        if not isinstance(request, WriteMarker):
             error = coordinator_errors.to_client(error)
-        return [_refusal(write.request, error)]
+        return [_refusal(request, error)]
+
+    def _take_request(self, token: Token) -> Request | None:
+        """One batch of several has failed: what becomes of the last is not the answer any more."""
+        write = self._writes.get(token)
+        if write is None:
+            return None
+        self._writes[token] = replace(write, request=None, answer=None)
+        return write.request
 
     def _landed(self, token: Token) -> _Write:
         write = self._writes.pop(token)
@@ -294,7 +328,10 @@ class Offsets:
         return write
 
     def _apply(self, entry: OffsetRecord | Marker, place: int) -> None:
+        counts_at_once = isinstance(entry, OffsetRecord) and entry.producer_id == NO_PRODUCER_ID
         for key in self.table.apply(entry, place):
+            if counts_at_once and self._doomed.get(key, place) < place:
+                del self._doomed[key]  # nothing from before can come back
             if self.table.get(key) is None:
                 self._alarms.cancel(key)
             else:
@@ -314,7 +351,7 @@ class Offsets:
         waiting = [write.request for write in self._writes.values() if write.request is not None]
         self.leading = self.loading = False
         self.table, self.memberships = OffsetTable(), {}
-        self._writes, self._in_flight = OrderedDict(), {}
+        self._writes, self._in_flight, self._doomed = OrderedDict(), {}, {}
         self._alarms = Alarms()
         return [_refusal(request, KafkaError.NOT_COORDINATOR) for request in waiting]
 
@@ -362,6 +399,8 @@ class Offsets:
         value = self.table.get(key)
         if value is None or self.table.is_pending(key) or key in self._in_flight:
             return None
+        if self._is_doomed(key):
+            return 0
         if self._subscribed(key.group, key.partition.topic):
             return None
         if value.expire_ms >= 0:
@@ -369,6 +408,11 @@ class Offsets:
         membership = self.memberships.get(key.group)
         empty_since_ms = membership.empty_since_ms if membership is not None else -1
         return max(value.commit_ms, empty_since_ms) + self.config.offsets_retention_ms
+
+    def _is_doomed(self, key: Key) -> bool:
+        """Is it an offset of a topic that was deleted?"""
+        placed = self.table.committed[key.group][key.partition]
+        return placed.place <= self._doomed.get(key, -1)
 
     # ── what must be true ──
 

@@ -10,7 +10,7 @@ how the transaction ended, and its coordinator:
     open on all, its coordinator is at it  under way: no, it will end
     open on all, nobody will end it        hanging: yes
     the same, and it began just now        too young: no, a coordinator may hide it from us
-    a replica or coordinator is silent     unknown: no
+    a replica or coordinator is silent     not asked: no; under way if its coordinator is at it
 
 There is one more way to lose a marker: a leader elected without being in sync, which the others
 then followed. All replicas have the transaction open, and only the coordinator knows. If it says
@@ -21,6 +21,7 @@ another one of the same producer; so it is not aborted either, unless a person s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from sexton.base.kafka_options import TRANSACTION_MAX_TIMEOUT_MS
@@ -97,6 +98,7 @@ class Ending:
     because: str
     loss: str | None  # what an abort would cost, if it may not be
     advice: str
+    complete: bool = True  # everybody was asked
 
 
 def judge_ending(
@@ -127,19 +129,34 @@ def judge_ending(
         because = f"{_told(by_fate['unknown'])}: how it ended cannot be known"
         return Ending("unknown", False, because, may_have, rebuild)
     if "unreadable" in by_fate:
-        return Ending(
-            "not asked", False, _told(by_fate["unreadable"]), may_have, "ask again when it is up"
-        )
+        return _silent_replica(opened, coordinator, _told(by_fate["unreadable"]), may_have)
     if coordinator is None:
         return _unknown_producer(opened.age, complete, may_have)
     return _open_everywhere(opened, coordinator, may_have)
+
+
+def _silent_replica(
+    opened: Opened, coordinator: Coordinated | None, silent: str, may_have: str
+) -> Ending:
+    """All that answer have it open. One that does not could only forbid an abort, never a wait."""
+    if coordinator is None:
+        return _not_asked(silent, may_have, "ask again when it is up")
+    if _is_at_it(coordinator):
+        ending = _under_way(opened, coordinator, may_have)
+        return replace(ending, because=f"{ending.because}; {silent}", complete=False)
+    because = f"{silent}; {_coordinates(coordinator)}, and says {coordinator.state}"
+    return _not_asked(because, may_have, "ask again when it is up")
+
+
+def _not_asked(because: str, may_have: str, advice: str) -> Ending:
+    return Ending("not asked", False, because, may_have, advice, complete=False)
 
 
 def _unknown_producer(age: Age, complete: bool, may_have: str) -> Ending:
     """No coordinator tells us of it; but they tell only of ids that we may DESCRIBE."""
     if not complete:
         because = "not every broker has said which transactions it coordinates"
-        return Ending("not asked", False, because, may_have, "ask again when all are up")
+        return _not_asked(because, may_have, "ask again when all are up")
     because = "every replica has it open, and no coordinator tells us of its producer"
     if age.is_over:
         advice = "abort it: nobody else will end it"
@@ -159,17 +176,9 @@ def _unknown_producer(age: Age, complete: bool, may_have: str) -> Ending:
 
 
 def _open_everywhere(opened: Opened, coordinator: Coordinated, may_have: str) -> Ending:
-    said = f"broker {coordinator.node} coordinates {coordinator.transactional_id}"
-    if coordinator.state in UNDER_WAY and coordinator.has_partition:
-        because = f"{said}, and says {coordinator.state}"
-        advice = "wait: its producer ends it, or its coordinator when its timeout is over"
-        if _is_overdue(coordinator, opened.age.now_ms):
-            because += ", though its timeout is long over"
-            advice = (
-                f"restart broker {coordinator.node}: its coordinator should have ended it; do not "
-                "abort it in one partition while it may still commit in others"
-            )
-        return Ending("under way", False, because, may_have, advice)
+    said = _coordinates(coordinator)
+    if _is_at_it(coordinator):
+        return _under_way(opened, coordinator, may_have)
     if coordinator.state == "CompleteCommit":
         as_it_would = (
             ", in the epoch that its marker would have" if coordinator.epoch > opened.epoch else ""
@@ -182,6 +191,26 @@ def _open_everywhere(opened: Opened, coordinator: Coordinated, may_have: str) ->
         return Ending("unknown", False, because, may_have, advice)
     because = f"every replica has it open, and {said}, which says {coordinator.state}"
     return Ending("hanging", True, because, None, "abort it: nobody else will end it")
+
+
+def _under_way(opened: Opened, coordinator: Coordinated, may_have: str) -> Ending:
+    because = f"{_coordinates(coordinator)}, and says {coordinator.state}"
+    advice = "wait: its producer ends it, or its coordinator when its timeout is over"
+    if _is_overdue(coordinator, opened.age.now_ms):
+        because += ", though its timeout is long over"
+        advice = (
+            f"restart broker {coordinator.node}: its coordinator should have ended it; do not "
+            "abort it in one partition while it may still commit in others"
+        )
+    return Ending("under way", False, because, may_have, advice)
+
+
+def _is_at_it(coordinator: Coordinated) -> bool:
+    return coordinator.state in UNDER_WAY and coordinator.has_partition
+
+
+def _coordinates(coordinator: Coordinated) -> str:
+    return f"broker {coordinator.node} coordinates {coordinator.transactional_id}"
 
 
 def _is_overdue(coordinator: Coordinated, now_ms: int) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from sexton.base.errors import ConfigError
 from sexton.machines.retry_rounds import Failure, Outcome
@@ -72,8 +72,12 @@ _OUTCOMES: Final[dict[type[Verdict], Outcome]] = {
 Errors = Mapping[type[Exception], type[Verdict]]
 
 
-def check_errors(errors: Errors) -> None:
-    for verdict in errors.values():
+def check_errors(errors: Mapping[Any, Any]) -> None:
+    """What a caller gave as `Errors`, who may not have a type checker."""
+    for kind, verdict in errors.items():
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            why = f"{kind!r} is no type of exceptions; {{ValueError: Dead}} has one"
+            raise ConfigError("errors", why)
         if verdict not in _OUTCOMES:
             raise ConfigError("errors", f"{verdict!r} is not one of Retry, Dead and Drop")
 

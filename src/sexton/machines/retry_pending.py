@@ -82,7 +82,8 @@ class Pending:
 
     def oldest_since_ms(self) -> int | None:
         """Looks at all of them: for people and gauges. 0 is not known: the lock was lost."""
-        return min((held.since_ms for held in self.held.values() if held.since_ms), default=None)
+        held = list(self.held.values())  # at once: gauges are read while the main loop goes on
+        return min((each.since_ms for each in held if each.since_ms), default=None)
 
     def smallest(self, without: dict[int, None]) -> int | None:
         """Of all ids but those that are being settled; these never come back in this task."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from random import Random
-from typing import Literal
+from typing import Literal, get_args
 
 from sexton.base.errors import ConfigError
 from sexton.base.lazy_dataclass import dataclass
@@ -63,6 +63,9 @@ class Settings:
     ids_per_task: bool = False  # one transactional id per task instead of one per instance
 
     def __post_init__(self) -> None:
+        # Whatever is no choice would else be taken for the other one, and weaken a promise.
+        _check_choice("mode", self.mode, get_args(Mode))
+        _check_choice("at_ceiling", self.at_ceiling, get_args(Ceiling))
         for option, value, least in (
             ("max.attempts", self.max_attempts, 1),
             ("max.pending", self.max_pending, 1),
@@ -80,6 +83,11 @@ class Settings:
     def resume_below(self) -> int:
         """Pending; lower than where the main topic is paused, or it would be a flutter."""
         return max(1, self.max_pending * 9 // 10)
+
+
+def _check_choice(option: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(option, f"is {value!r}, and not one of {', '.join(choices)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -314,10 +314,14 @@ class Task:
         return commit
 
     def _smallest_after(self, commit: Commit) -> int:
-        """W. An id at or above the position is never below it: main is read again from there."""
+        """W. An id at or above the position is never below it: main is read again from there.
+
+        What waits for an operator without a lock is not below it either: it would be taken for
+        settled at the next start, and its record removed.
+        """
         left = self.pending.smallest(commit.settled)
         found = commit.position if left is None else min(left, commit.position)
-        return min(found, min(commit.changed, default=found))
+        return min((found, *commit.changed, *self.orders.orphans))
 
     def _end_orders(self, commit: Commit, orders: Obeyed) -> None:
         commit.retry_tombstones += orders.commands
@@ -337,7 +341,8 @@ class Task:
             return
         before = self.pending.held[item.id]
         due_ms = 0 if goes else self._due_ms(item, now_ms)
-        held = Held(item.key, item.attempts, due_ms, before.since_ms, goes, before.retry_offset)
+        since_ms = before.since_ms or now_ms  # 0: its lock was lost, and it is locked anew
+        held = Held(item.key, item.attempts, due_ms, since_ms, goes, before.retry_offset)
         self._hold(commit, item.id, held, item)
 
     def _end_main(self, commit: Commit, item: Item, now_ms: int) -> None:

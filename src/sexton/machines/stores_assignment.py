@@ -10,8 +10,9 @@ who is asked first: whoever is promoted reads the changelog to its end, whatever
        where nobody's is, to the one that is nearest, even if that is more than its share
     3  whoever has more than its share gives tasks to members that are caught up on them; where
        none is, one of them gets a copy to warm up, and asks again when it is ready
-    4  every task has `standbys` copies on other members, the best ones stay; a copy that warms up
-       is not one of them, as it would not help yet
+    4  every task has `standbys` copies on other members: on those that are caught up before any
+       others, and among them on whoever has the fewest so far; a copy that warms up is not one of
+       them, as it would not help yet
 
 How far behind a copy is it says itself, if it follows the changelog: what it lacked of what it saw
 there. Positions that members told at different moments differ by whatever was written in between,
@@ -180,7 +181,7 @@ class _Assigning:
             if name != self.owner.get(task) and task not in self.shares[name].warming
         ]  # fmt: skip
         others.sort(key=lambda n: (self._lag(task, n) > CAUGHT_UP, self._busy(n), n))
-        # A member that already has a copy keeps it, unless it has far more of them than others.
+        # Whoever is caught up comes first: on a long changelog only who has a copy already.
         for name in others[: self.standbys]:
             self.shares[name].standby.append(task)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sexton.base.errors import Refused
+from sexton.base.errors import CorruptLog, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.log.segment import Slice
@@ -155,6 +155,8 @@ class Fetch:
             if refused.error == KafkaError.NOT_LEADER_OR_FOLLOWER and knows:
                 assert record is not None
                 found.data.current_leader = LeaderIdAndEpoch(record.leader, record.leader_epoch)
+        except CorruptLog:  # the others in the request are as sound as before
+            found.final, found.data.error_code = True, KafkaError.CORRUPT_MESSAGE
         return found
 
     def _find_in(

@@ -169,11 +169,19 @@ class FetchSessions:
         most = self._site.config.max_incremental_fetch_session_cache_slots
         if len(self._by_id) < most:
             return True
+        dispensable = self._dispensable(follower)
+        if dispensable is not None:
+            self._end(dispensable.id)
+        return dispensable is not None
+
+    def _dispensable(self, follower: int) -> FetchSession | None:
+        """One that is idle; or that of a consumer, for a follower: they go first, as in Kafka."""
         oldest = next(iter(self._by_id.values()), None)
-        if oldest is None or self._site.clock_ms - oldest.used_ms < IDLE_MS:
-            return False
-        self._end(oldest.id)
-        return True
+        if oldest is not None and self._site.clock_ms - oldest.used_ms >= IDLE_MS:
+            return oldest
+        if follower < 0:
+            return None
+        return next((s for s in self._by_id.values() if s.follower < 0), None)
 
     def _end(self, session_id: int) -> None:
         session = self._by_id.pop(session_id, None)

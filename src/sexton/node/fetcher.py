@@ -5,7 +5,8 @@
 The session (KIP-227) keeps the leader informed of where each log ends; a request names only what
 has changed since the last one. A parked request does not hold back a partition that was accepted
 meanwhile: a second request overtakes it, and there are never more than two under way. If anything
-goes wrong with a session, the next request begins another.
+goes wrong with a session, the next request begins another. If something is wrong with one
+partition, it leaves the session for a while and the others go on.
 """
 
 from __future__ import annotations
@@ -65,10 +66,13 @@ class Fetcher:
         self._fetches = 0  # under way
         self._number = 0  # of the last request
         self._backing_off = False
+        self._paused: dict[TopicPartition, None] = {}  # could not be had a moment ago
+        self._no_room = False  # for a session, when the leader was last asked for one
 
     def follow(self, replica: Replica) -> None:
         self._replicas[replica.partition] = replica
         self._news[replica.partition] = None
+        self._paused.pop(replica.partition, None)  # what was wrong may have been the term
         self.go_on()
 
     def leave(self, partition: TopicPartition) -> None:
@@ -93,6 +97,8 @@ class Fetcher:
             self._fetch(news)
 
     def _may_fetch(self, partition: TopicPartition) -> bool:
+        if partition in self._paused:
+            return False
         replica = self._replicas.get(partition)
         return replica is not None and _role(replica).may_fetch
 
@@ -155,7 +161,8 @@ class Fetcher:
             replica_id=self._site.node,
             replica_state=ReplicaState(self._site.node, self._site.broker_epoch),
             # The first answer of a session is its id, without which nothing can be added to it.
-            max_wait_ms=config.replica_fetch_wait_max_ms if session.id else 0,
+            # But who is not given one would ask again and again, and waits for records instead.
+            max_wait_ms=config.replica_fetch_wait_max_ms if session.id or self._no_room else 0,
             min_bytes=1,
             max_bytes=config.replica_fetch_response_max_bytes,
             session_id=session.id,
@@ -173,7 +180,7 @@ class Fetcher:
             del session.told[partition]
             forgotten.setdefault(topic, ForgottenTopic(topic=topic)).partitions.append(index)
             if partition in self._replicas:
-                self._news[partition] = None  # once it is accepted
+                self._news[partition] = None  # once it is accepted, or its pause is over
         request.topics = list(topics.values())
         request.forgotten_topics_data = list(forgotten.values())
         session.epoch += 1
@@ -213,16 +220,17 @@ class Fetcher:
                 self._back_off()
         else:
             session.id = answer.session_id
+            self._no_room = not session.id
             self._take(session, number, answer)
-            if not session.id and session is self._session:
-                self._begin_anew()  # the leader has no room for sessions
+            if self._no_room and session is self._session:
+                self._begin_anew()
 
     def _begin_anew(self) -> None:
         self._session = _Session()
         self._news = dict.fromkeys(self._replicas)
 
     def _take(self, session: _Session, number: int, answer: FetchResponse) -> None:
-        failed = False
+        failed = []
         for topic in answer.responses:
             for data in topic.partitions:
                 partition = TopicPartition(topic.topic, data.partition_index)
@@ -233,14 +241,31 @@ class Fetcher:
                 if replica.role is not told.role or not told.role.may_fetch:
                     continue
                 if replica.log.end_offset == told.end_offset:
-                    failed |= not self._take_partition(replica, data)
+                    if not self._take_partition(replica, data):
+                        failed.append(partition)
                     if data.records or data.error_code or data.diverging_epoch.end_offset >= 0:
                         self._news[partition] = None
         if failed:
-            self._back_off()
+            self._pause(failed)
+
+    def _pause(self, partitions: list[TopicPartition]) -> None:
+        self._paused |= dict.fromkeys(partitions)
+
+        def resume() -> None:
+            for partition in partitions:
+                self._paused.pop(partition, None)
+            self.go_on()
+
+        self._site.outside.after(self._site.config.replica_fetch_backoff_ms, resume)
 
     def _take_partition(self, replica: Replica, data: PartitionData) -> bool:
-        """Appends what came; False if there is nothing to be had right now."""
+        """Does what the leader says of one; False if there is nothing to be had right now."""
+        try:
+            return self._append_or_cut(replica, data)
+        except CorruptLog:
+            return False  # this log is damaged, or bytes did not arrive as they were: ask again
+
+    def _append_or_cut(self, replica: Replica, data: PartitionData) -> bool:
         error = KafkaError(data.error_code)
         if error == KafkaError.FETCH_SESSION_ID_NOT_FOUND:
             replica.register()  # the leader has lost or replaced what it knew of this log
@@ -254,10 +279,10 @@ class Fetcher:
             return True
         log, now_ms = replica.log, self._site.now_ms
         try:
-            if data.records:
-                log.append_as_follower(data.records, now_ms)
-        except (Refused, CorruptLog):
-            return False  # a full disk, or bytes that did not arrive as they were: ask again
+            if data.records and log.append_as_follower(data.records, now_ms) is None:
+                return False  # not one whole batch: its length is damaged
+        except Refused:
+            return False  # a full disk
         log.advance_high_watermark(data.high_watermark)
         if data.log_start_offset > log.log_start_offset:
             log.delete_records(min(data.log_start_offset, log.high_watermark))

@@ -3,9 +3,6 @@
 Versions 2 to 10 and 0 to 5. `machines.offsets` decides, one machine for each partition of
 `__consumer_offsets` that this broker leads. Whether a member may commit for its group is the
 membership's business and is asked of it first.
-
-Left out: Kafka refuses to commit for a topic that is not there. Here only an unknown id is refused;
-a name is believed, as Kafka's own coordinator does once its broker has let it through.
 """
 
 from __future__ import annotations
@@ -16,17 +13,17 @@ from typing import cast
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
-from sexton.machines import group_log
+from sexton.machines import coordinator_errors, group_log
 from sexton.machines import offset_messages as machine
 from sexton.machines.group_messages import GroupRecord
 from sexton.machines.offset_log import from_bytes, to_bytes
 from sexton.machines.offsets import OffsetConfig, Offsets
 from sexton.node.coordinators import CONSUMER_OFFSETS, Coordinators, stored_batches
-from sexton.node.group_verification import GroupVerification, Verify
 from sexton.node.groups import Groups
 from sexton.node.outside import Caller
 from sexton.node.replica import Replica
 from sexton.node.site import Site
+from sexton.node.verification import Question, Verification, Verify
 from sexton.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -43,6 +40,9 @@ from sexton.protocol.messages.write_txn_markers import WritableTxnMarker
 from sexton.records.control import ControlType, first_control_record, marker_batch
 from sexton.records.few import few_batch, few_records
 
+ABORTABLE_FROM = 4  # the version of TxnOffsetCommit that knows TRANSACTION_ABORTABLE
+ADDS_FROM = 5  # the version of TxnOffsetCommit with which a producer speaks TV2
+
 Then = Callable[[machine.AnyAnswer], None]
 Errors = dict[TopicPartition, KafkaError]
 
@@ -56,7 +56,7 @@ class GroupOffsets:
         self._site = site
         self._coordinators = coordinators
         self._groups = groups
-        self._verification = GroupVerification(verify)
+        self._verification = Verification(verify)
         self.machines: dict[TopicPartition, Offsets] = {}
         self._topics: dict[str, str] = {}  # that there were, with their ids
         coordinators.keep(CONSUMER_OFFSETS, self._load, self._unload)
@@ -143,8 +143,8 @@ class GroupOffsets:
             replica = self._coordinators.replica(partition)
             done = replica.append(batch, client=False)
         except Refused as refused:
-            failed = machine.AppendFailed(token, refused.error)
-            self._site.outside.after(0, lambda: tell(failed))
+            # At once: what is appended next would otherwise seem to have this before it in the log.
+            tell(machine.AppendFailed(token, refused.error))
             return
 
         def replicated(error: KafkaError) -> None:
@@ -257,7 +257,7 @@ class GroupOffsets:
             return
 
         def verified(error: KafkaError) -> None:
-            refused = error or self._may_commit(
+            refused = coordinator_errors.to_client(error) or self._may_commit(
                 request.group_id, request.member_id, request.group_instance_id,
                 request.generation_id, wanted, version, transactional=True,
             )  # fmt: skip
@@ -275,10 +275,11 @@ class GroupOffsets:
         except Refused as refused:
             finish(dict.fromkeys(wanted, refused.error))
             return
-        self._verification.ask(
-            replica, request.transactional_id, request.producer_id, request.producer_epoch,
-            version, verified,
+        question = Question(
+            request.transactional_id, request.producer_id, request.producer_epoch,
+            adds=version >= ADDS_FROM, knows_abortable=version >= ABORTABLE_FROM,
         )  # fmt: skip
+        self._verification.ask(replica, question, verified)
 
     def write_marker(
         self,

@@ -3,16 +3,21 @@
 Versions 1 to 11; there is no tiered storage, so that what is local is everything (timestamp -4),
 and nothing is elsewhere (-5 and -6 are answered with -1). A consumer asks the leader; replica
 id -2, a debugging consumer, may ask any replica.
+
+A new leader may not know yet how far its predecessor's high watermark had come. Until its own has
+reached the start of its term, a consumer that asks for the end is told to ask again (KIP-207):
+it would see the end go backwards.
 """
 
 from __future__ import annotations
 
-from sexton.base.errors import Refused
+from sexton.base.errors import CorruptLog, Refused
+from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.log.partition import PartitionLog
 from sexton.node.fetch import READ_COMMITTED, check_epoch
 from sexton.node.outside import Caller
-from sexton.node.replica import Replica
+from sexton.node.replica import Leading, Replica
 from sexton.node.replicas import Replicas
 from sexton.node.site import Site
 from sexton.protocol.messages.list_offsets import (
@@ -26,8 +31,10 @@ from sexton.records.few import few_records
 from sexton.records.layout import NO_TIMESTAMP
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
-ANY_REPLICA = -2
+CONSUMER, ANY_REPLICA = -1, -2
 EPOCH_VERSION = 4  # from here on an answer has a leader epoch
+NOT_AVAILABLE_VERSION = 5  # and from here on OFFSET_NOT_AVAILABLE is known
+NOT_AVAILABLE = KafkaError.OFFSET_NOT_AVAILABLE
 
 
 class ListOffsets:
@@ -42,9 +49,11 @@ class ListOffsets:
                 self._answer(TopicPartition(topic.name, asked.partition_index), asked, request)
                 for asked in topic.partitions
             ]
-            if version < EPOCH_VERSION:
-                for answer in answers:
+            for answer in answers:
+                if version < EPOCH_VERSION:
                     answer.leader_epoch = -1
+                if version < NOT_AVAILABLE_VERSION and answer.error_code == NOT_AVAILABLE:
+                    answer.error_code = KafkaError.LEADER_NOT_AVAILABLE
             response.topics.append(ListOffsetsTopicResponse(topic.name, answers))
         self._site.outside.answer(caller, response)
 
@@ -62,6 +71,9 @@ class ListOffsets:
         except Refused as refused:
             answer.error_code = refused.error
             return answer
+        except CorruptLog:
+            answer.error_code = KafkaError.CORRUPT_MESSAGE
+            return answer
         answer.timestamp, answer.offset = timestamp, offset
         if offset >= 0:
             answer.leader_epoch = replica.log.epochs.at(offset)
@@ -78,6 +90,7 @@ class ListOffsets:
         else:
             end = log.high_watermark
         if timestamp == LATEST:
+            _check_end_is_known(replica, request)
             return -1, end
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return -1, log.log_start_offset
@@ -88,8 +101,18 @@ class ListOffsets:
         else:
             found = _first_at(log, timestamp)
         if found is None or found[1] >= end:
+            _check_end_is_known(replica, request)
             return -1, -1
         return found
+
+
+def _check_end_is_known(replica: Replica, request: ListOffsetsRequest) -> None:
+    role = replica.role
+    if request.replica_id != CONSUMER or not isinstance(role, Leading):
+        return
+    if replica.log.high_watermark < role.replication.start_offset:
+        why = f"the new leader of {replica.partition} does not know yet what is committed"
+        raise Refused(NOT_AVAILABLE, why)
 
 
 def _newest(log: PartitionLog) -> tuple[int, int] | None:

@@ -20,6 +20,8 @@ import heapq
 from collections.abc import Callable, Hashable
 from dataclasses import field
 
+from sexton.base.errors import Refused, SextonError
+from sexton.base.kafka_errors import KafkaError
 from sexton.base.lazy_dataclass import dataclass
 
 NodeId = int
@@ -92,6 +94,16 @@ class WakeAt:
 
 
 Effect = Ask | Answer | Run | WakeAt
+
+
+class Halt(SextonError):
+    """The node must not go on. Other failures end one event, this one ends the node."""
+
+
+def is_of_disk(error: BaseException) -> bool:
+    """Has the disk failed? That ends a node as well, until somebody has seen to the disk."""
+    of_log = isinstance(error, Refused) and error.error is KafkaError.KAFKA_STORAGE_ERROR
+    return of_log or isinstance(error, OSError)
 
 
 @dataclass(slots=True)

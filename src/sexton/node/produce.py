@@ -5,6 +5,9 @@ partition to its transaction (TV2, KIP-890).
 
     acks 0    no answer           acks 1   appended here           acks -1   the whole ISR has it
 
+When a request's time is up, each of its partitions that is settled is answered with what came of
+it, and the others with REQUEST_TIMED_OUT: what was not replicated in time may still be.
+
 The first batch of a transaction in a partition is appended only after the transaction's coordinator
 has said that the transaction is ongoing there. Otherwise a batch that was delayed on the network
 could open a transaction that nobody will ever end, and hold up every read_committed reader. Who was
@@ -13,8 +16,7 @@ sent away meanwhile comes again, and what it sent behind that batch must not be 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
@@ -23,6 +25,7 @@ from sexton.node.outside import Caller
 from sexton.node.replica import Replica
 from sexton.node.replicas import Replicas
 from sexton.node.site import Site
+from sexton.node.verification import Question, Verification, Verified, Verify, is_open
 from sexton.protocol.messages.produce import (
     LeaderIdAndEpoch,
     PartitionProduceResponse,
@@ -39,10 +42,8 @@ WATCH_MS = 250  # how often requests that wait are looked at
 MOST_SENT_AWAY = 10_000  # of whom something is remembered; they come again within a second
 CURRENT_LEADER_VERSION = 10  # from here on an answer can say who leads
 TOPIC_ID_VERSION = 13  # from here on topics are named by id
+UNSETTLED = KafkaError.REQUEST_TIMED_OUT  # what a partition's answer says until it is settled
 
-Verified = Callable[[KafkaError], None]
-Verify = Callable[[str, int, int, TopicPartition, bool, Verified], None]
-# (transactional id, producer id, epoch, partition, whether to add it, what to do then)
 _Key = tuple[TopicPartition, int]  # a producer in a partition
 
 
@@ -60,14 +61,6 @@ class _Call:
     sent: bool = False
 
 
-@dataclass(slots=True)
-class _Verifying:
-    """Batches of one producer that wait for the coordinator's word, in the order they came."""
-
-    waiting: list[Callable[[KafkaError], None]] = field(default_factory=list)
-    ended_meanwhile: bool = False  # a marker came: the word is about a transaction that is over
-
-
 @dataclass(frozen=True, slots=True)
 class _SentAway:
     """A first batch that the coordinator did not agree to, or not yet."""
@@ -80,8 +73,7 @@ class Produce:
     def __init__(self, site: Site, replicas: Replicas, verify: Verify) -> None:
         self._site = site
         self._replicas = replicas
-        self._verify = verify
-        self._verifying: dict[_Key, _Verifying] = {}
+        self._verification = Verification(verify)
         self._sent_away: dict[_Key, _SentAway] = {}  # oldest first
         self._waiting: dict[_Call, None] = {}  # for the ISR
         self._watching = False  # whether somebody of them has waited for too long
@@ -97,7 +89,7 @@ class Produce:
             answered = TopicProduceResponse(name=name, topic_id=topic.topic_id)
             call.response.responses.append(answered)
             for data in topic.partition_data:
-                result = PartitionProduceResponse(index=data.index, base_offset=-1)
+                result = PartitionProduceResponse(data.index, UNSETTLED, base_offset=-1)
                 answered.partition_responses.append(result)
                 records = data.records if data.records is not None else b""
                 wanted.append((TopicPartition(name, data.index), records, result))
@@ -111,10 +103,8 @@ class Produce:
             self._watch()
 
     def ended(self, partition: TopicPartition, producer_id: int) -> None:
-        """A marker was appended: what the coordinator is being asked about is over."""
-        verifying = self._verifying.get((partition, producer_id))
-        if verifying is not None:
-            verifying.ended_meanwhile = True
+        """A marker was appended."""
+        self._verification.ended(partition, producer_id)
 
     def _take(
         self,
@@ -151,41 +141,20 @@ class Produce:
     def _append_verified(
         self, call: _Call, replica: Replica, header: BatchHeader, version: int, append: Verified
     ) -> None:
-        """Appends at once if the transaction is known to be open here, else asks first."""
-        key = (replica.partition, header.producer_id)
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        key = (replica.partition, producer_id)
 
         def in_turn(error: KafkaError) -> None:
-            if error == KafkaError.NONE and not _is_open(replica, header):
+            if error == KafkaError.NONE and not is_open(replica, producer_id, epoch):
                 error = self._check_first(key, header, version)
             self._remember(key, header, error)
             append(error)
 
-        verifying = self._verifying.get(key)
-        if verifying is not None:
-            verifying.waiting.append(in_turn)
-            return
-        if _is_open(replica, header):
-            append(KafkaError.NONE)
-            return
-        verifying = self._verifying[key] = _Verifying([in_turn])
-
-        def verified(error: KafkaError) -> None:
-            del self._verifying[key]
-            over = error == KafkaError.NONE and verifying.ended_meanwhile
-            too_new = error == KafkaError.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION
-            if over or too_new:
-                error = KafkaError.INVALID_TXN_STATE
-            elif error == KafkaError.PRODUCER_FENCED:
-                error = KafkaError.INVALID_PRODUCER_EPOCH  # as the log itself says it
-            for waiting in verifying.waiting:
-                waiting(error)
-
-        adds = version >= IMPLICIT_ADD_VERSION
-        transactional_id = call.transactional_id or ""
-        self._verify(
-            transactional_id, header.producer_id, header.producer_epoch, replica.partition, adds,
-            verified,
+        question = Question(
+            call.transactional_id or "", producer_id, epoch,
+            adds=version >= IMPLICIT_ADD_VERSION, knows_abortable=version >= ABORTABLE_VERSION,
         )  # fmt: skip
+        self._verification.ask(replica, question, in_turn)
 
     def _check_first(self, key: _Key, header: BatchHeader, version: int) -> KafkaError:
         """May a transaction begin here with this batch? Not if it was sent behind another one.
@@ -222,23 +191,25 @@ class Produce:
     ) -> None:
         replica, _role = self._replicas.led(partition)
         waits = call.acks == -1
+        done = replica.append(records, waits=waits)
+        log_start_offset = replica.log.log_start_offset
 
         def acknowledged(error: KafkaError) -> None:
-            if error == KafkaError.NONE:
+            if error == KafkaError.NONE and waits:
                 error = self._enough_replicas(replica)
+            if error == KafkaError.NONE and not call.sent:
+                result.base_offset = done.first_offset
+                result.log_append_time_ms = done.append_time_ms
+                result.log_start_offset = log_start_offset
             self._settle(call, result, error)
 
-        # The result is filled in before anyone is told: a batch may be replicated at once.
-        done = replica.append(records, waits=waits)
-        result.base_offset, result.log_append_time_ms = done.first_offset, done.append_time_ms
-        result.log_start_offset = replica.log.log_start_offset
-        if not waits:
-            self._settle(call, result, KafkaError.NONE)
-            return
-        replica.acknowledge(done.last_offset, acknowledged)
+        if waits:
+            replica.acknowledge(done.last_offset, acknowledged)
+        else:
+            acknowledged(KafkaError.NONE)
 
     def _enough_replicas(self, replica: Replica) -> KafkaError:
-        if replica.in_sync < self._site.min_insync_replicas(replica.partition.topic):
+        if replica.in_sync < self._site.min_insync_replicas(replica.partition):
             return KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return KafkaError.NONE
 
@@ -249,6 +220,8 @@ class Produce:
         result: PartitionProduceResponse,
         refused: Refused,
     ) -> None:
+        if call.sent:
+            return
         result.error_message = refused.why
         record = self._site.image.partitions.get(partition)
         moved = refused.error == KafkaError.NOT_LEADER_OR_FOLLOWER
@@ -257,9 +230,9 @@ class Produce:
         self._settle(call, result, refused.error)
 
     def _settle(self, call: _Call, result: PartitionProduceResponse, error: KafkaError) -> None:
+        if call.sent:
+            return  # too late, and what was given away stays as it is
         result.error_code = error
-        if error != KafkaError.NONE:
-            result.base_offset = -1
         call.left -= 1
         if call.left == 0:
             self._send(call)
@@ -272,38 +245,15 @@ class Produce:
     def _time_out_late(self) -> None:
         self._watching = False
         for call in [c for c in self._waiting if c.deadline_ms <= self._site.clock_ms]:
-            self._time_out(call)
+            self._send(call)
         if self._waiting:
             self._watch()
-
-    def _time_out(self, call: _Call) -> None:
-        """What has not been replicated in time may still be: the client does not know."""
-        # The objects given away stay as they are when late acknowledgements come.
-        timed_out = ProduceResponse()
-        for topic in call.response.responses:
-            copy = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
-            copy.partition_responses = [
-                PartitionProduceResponse(index=r.index, error_code=KafkaError.REQUEST_TIMED_OUT)
-                for r in topic.partition_responses
-            ]
-            timed_out.responses.append(copy)
-        call.response = timed_out
-        self._send(call)
 
     def _send(self, call: _Call) -> None:
         if not call.sent and call.acks != 0:
             self._site.outside.answer(call.caller, call.response)
         call.sent = True
         self._waiting.pop(call, None)
-
-
-def _is_open(replica: Replica, header: BatchHeader) -> bool:
-    producer = replica.log.producers.known.get(header.producer_id)
-    return (
-        producer is not None
-        and producer.open_first_offset is not None
-        and producer.epoch == header.producer_epoch
-    )
 
 
 def _first_header(records: Buffer) -> BatchHeader:

@@ -8,12 +8,15 @@ registers again or goes on; its replicas do what the records say in any case.
 
 Who is about to be stopped says so with its heartbeats (Kafka's controlled shutdown): the controller
 has others lead what it leads and takes it out of every ISR, and tells it when everybody knows.
+
+Before it does anything to its logs it looks whether this is the cluster they are of (`owner`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from sexton.base.findings import Finding
 from sexton.base.partitions import TopicPartition
 from sexton.machines.controller_events import (
     Heartbeat,
@@ -23,8 +26,9 @@ from sexton.machines.controller_events import (
     StaleBroker,
 )
 from sexton.machines.metadata import ConfigRecord, Image, Record, Removed
+from sexton.node import owner
 from sexton.node.messages import LeaveCluster, LeaveClusterAnswer
-from sexton.node.outside import CONTROLLER, Caller
+from sexton.node.outside import CONTROLLER, Caller, Halt
 from sexton.node.replicas import Replicas
 from sexton.node.site import Site
 
@@ -40,6 +44,8 @@ class Registration:
         self._leaving: list[Caller] | None = None  # who waits until it has left
         self._has_left = False
         self.joined: Callable[[], None] = lambda: None  # called while it is not fenced
+        self._owner = owner.load(site.directory.disk)
+        self.strays: Callable[[list[Finding]], None] = lambda _findings: None  # were set aside
 
     def register(self) -> None:
         request = RegisterBroker(
@@ -117,17 +123,32 @@ class Registration:
     def _start_from(self, records: tuple[Record, ...]) -> None:
         before, self._site.image = self._site.image, Image.of(records)
         image = self._site.image
+        self._recognise()
         stray = [p for p in self._site.directory.logs if p not in image.partitions]
         for partition in dict.fromkeys([*image.changed_since(before), *stray]):
             self._replicas.obey(partition)
         for topic in image.topics:
             self._replicas.reconfigure(topic)
 
+    def _recognise(self) -> None:
+        """Ends this broker if its logs are of another cluster, or of another broker."""
+        site = self._site
+        found = owner.Owner(site.image.cluster.cluster_id, site.node)
+        if not found.cluster_id or found == self._owner:
+            return  # a cluster without an id is known by nothing, and is a simulated one
+        why = owner.objection(self._owner, found)
+        if why is not None:
+            raise Halt(site.config.log_dir, why, owner.HINT)
+        self.strays(self._replicas.set_strangers_aside())
+        owner.keep(site.directory.disk, found)
+        self._owner = found
+
     def _take(self, records: tuple[Record, ...]) -> None:
         changed: dict[TopicPartition, None] = {}
         for record in records:
             for partition in self._site.image.apply(record):
                 changed[partition] = None
+        self._recognise()
         for partition in changed:
             self._replicas.obey(partition)
         for record in records:

@@ -121,6 +121,7 @@ class Replica:
                 record.lost_in, self.state.began_in,
             )  # fmt: skip
         self.state.term, self.state.accepted = term, False
+        self.told = -1  # after a loss the controller starts from zero
         role = Leading(leader, talk, Markers(term), collect_at_ms=site.clock_ms)
         if isinstance(self.role, Leading):
             role.waiting, self.role.waiting = self.role.waiting, []  # nothing is lost for them
@@ -189,7 +190,7 @@ class Replica:
         role = self.role
         if not isinstance(role, Leading):
             raise Refused(KafkaError.NOT_LEADER_OR_FOLLOWER, f"{self.partition} is led elsewhere")
-        least = self.site.min_insync_replicas(self.partition.topic)
+        least = self.site.min_insync_replicas(self.partition)
         if waits and self.in_sync < least:
             why = f"{self.in_sync} replicas are in sync, min.insync.replicas is {least}"
             raise Refused(KafkaError.NOT_ENOUGH_REPLICAS, f"{self.partition}: {why}")

@@ -10,6 +10,7 @@ import uuid
 from contextlib import suppress
 
 from sexton.base.errors import Refused
+from sexton.base.findings import Finding
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.machines import compaction
@@ -97,12 +98,35 @@ class Replicas:
 
     def _remove_namesake(self, partition: TopicPartition) -> None:
         """The topic was deleted and created again, and only the second was heard here."""
-        topic = self._site.image.topics.get(partition.topic)
-        directory = self._site.directory
-        if topic is None or partition not in directory.logs:
-            return
-        if directory.topic_id(partition) != uuid.UUID(topic.topic_id):
+        if partition in self._site.directory.logs and not self._is_of_its_topic(partition):
             self._remove(partition)
+
+    def _is_of_its_topic(self, partition: TopicPartition) -> bool:
+        """Is the log of the topic that has this name now?"""
+        topic = self._site.image.topics.get(partition.topic)
+        if topic is None:
+            return True  # nobody says otherwise
+        return self._site.directory.topic_id(partition) == uuid.UUID(topic.topic_id)
+
+    def set_strangers_aside(self) -> list[Finding]:
+        """Every log that the controller's records do not give to this broker, kept as it is."""
+        partitions, node = self._site.image.partitions, self._site.node
+        strangers = [
+            at
+            for at in self._site.directory.logs
+            if at not in partitions
+            or node not in partitions[at].replicas
+            or not self._is_of_its_topic(at)
+        ]
+        return [self._set_aside(at) for at in strangers]
+
+    def _set_aside(self, partition: TopicPartition) -> Finding:
+        site = self._site
+        self._states.pop(partition)
+        name = site.directory.set_aside(partition, f"{site.random.getrandbits(128):032x}")
+        why = f"this cluster did not give the log of {partition} to this broker: it was set aside"
+        remedy = "remove the directory once you know that nobody needs it"
+        return Finding("stray-log", "warning", f"{site.config.log_dir}/{name}", why, {}, remedy)
 
     def reconfigure(self, topic: str) -> None:
         """A topic's options have changed."""

@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from sexton.base.lazy_dataclass import dataclass
+from sexton.base.partitions import TopicPartition
 from sexton.log.config import LogConfig
 from sexton.log.directory import DataDirectory
 from sexton.machines.metadata import Image
@@ -54,21 +55,21 @@ class Site:
         """The broker's defaults with the topic's own options over them."""
         return log_config(self.config.log, dynamic_options(self.image, self.node, topic))
 
-    def min_insync_replicas(self, topic: str) -> int:
+    def min_insync_replicas(self, partition: TopicPartition) -> int:
         """Asked for every write: three lookups as a rule. Never more than there are replicas."""
         configs = self.image.configs
-        for key in (("topic", topic), ("broker", str(self.node)), ("broker", "")):
+        for key in (("topic", partition.topic), ("broker", str(self.node)), ("broker", "")):
             config = configs.get(key)
             chosen = None if config is None else dict(config.options).get("min.insync.replicas")
             if chosen is not None:
-                return self._at_most_all(topic, int(chosen))
-        return self._at_most_all(topic, self.config.min_insync_replicas)
+                return self._at_most_all(partition, int(chosen))
+        return self._at_most_all(partition, self.config.min_insync_replicas)
 
-    def _at_most_all(self, topic: str, count: int) -> int:
+    def _at_most_all(self, partition: TopicPartition, count: int) -> int:
         if count <= 1:
             return count
-        first = self.image.partitions_of(topic).get(0)
-        return count if first is None else min(count, len(first.replicas))
+        record = self.image.partitions.get(partition)
+        return count if record is None else min(count, len(record.replicas))
 
     def address_of(self, node: int) -> tuple[str, int]:
         """Where clients reach a broker: the host and port that it registered with."""

@@ -263,7 +263,7 @@ def check_topic_options(options: Mapping[str, str]) -> None:
     try:
         LogConfig().with_options(_of_log(options))
     except ConfigError as error:
-        raise Refused(KafkaError.INVALID_CONFIG, str(error)) from error
+        raise Refused(KafkaError.INVALID_CONFIG, f"{error.subject}: {error.why}") from error
 
 
 # ── what counts ──

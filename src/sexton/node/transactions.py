@@ -1,6 +1,6 @@
 """Transactions: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn.
 
-Versions 0 to 6, 0 to 5, 0 to 4 and 0 to 5. `machines.transactions` decides, one machine for each
+Versions 0 to 5, 0 to 5, 0 to 4 and 0 to 5. `machines.transactions` decides, one machine for each
 partition of `__transaction_state` that this broker leads; here are its log, its markers' way to the
 brokers, and the calls of clients and of other brokers. Who adds partitions may have to wait a
 little (see `adding`).

@@ -23,20 +23,18 @@ from sexton.report.audit_svg import svg
 from sexton.report.audit_words import (
     STANDINGS,
     began,
-    duration,
     key_text,
     many,
     meaning,
-    moment,
     node_name,
     sentence,
-    size,
     verdict_sentence,
     who_is_right,
 )
 from sexton.report.audit_words import escaped as _e
 from sexton.report.findings import describe_counts
 from sexton.report.html_parts import head, scrolled, table, with_commands
+from sexton.report.quantities import duration, moment, size
 
 MOST_CARDS = 50  # findings with a picture; the rest is a table
 MOST_ROWS = 2_000  # of that table; nobody reads more, and Parquet has them all

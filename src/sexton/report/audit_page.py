@@ -90,6 +90,7 @@ class Unread:
     what: str  # "broker 3", "orders-1 on broker 2"
     why: str
     partition: TopicPartition | None = None  # None: it concerns no partition, or many
+    keys_only: bool = False  # replicas were read, but not all that may differ was looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +168,20 @@ def topics(page: AuditPage) -> list[TopicRead]:
     return sorted(found, key=lambda each: _WORST_FIRST.index(each.standing))
 
 
+def _is_disagreement(finding: AuditFinding) -> bool:
+    """Bytes that changed are one replica's own affair, unless several show different ones."""
+    if finding.code == "corrupt-batch":
+        return len(finding.replicas) > 1
+    return finding.code in _DISAGREEMENTS
+
+
 def _standing(
     findings: Sequence[AuditFinding], incomplete: Sequence[Unread], read: Sequence[PartitionRead]
 ) -> Standing:
     """What was found wins over what could not be read."""
-    codes = {finding.code for finding in findings if finding.severity != "note"}
-    if codes:
-        return "differ" if codes & _DISAGREEMENTS else "unsound"
+    serious = [finding for finding in findings if finding.severity != "note"]
+    if serious:
+        return "differ" if any(map(_is_disagreement, serious)) else "unsound"
     if incomplete:
         return "incomplete"
     if not read:

@@ -37,7 +37,7 @@ class Advice:
     def __init__(self, page: AuditPage) -> None:
         self._page = page
         self._partitions = {each.partition: each for each in page.partitions}
-        self._unread = {each.partition for each in page.incomplete}
+        self._unread = {each.partition for each in page.incomplete if not each.keys_only}
         # No replica may serve as the source of a copy that is itself wrong about something.
         self._wrong: dict[TopicPartition, set[int]] = defaultdict(set)
         for finding in page.findings:

@@ -17,10 +17,10 @@ from sexton.report.audit_words import (
     escaped,
     key_label,
     key_text,
-    moment,
     node_name,
     value_label,
 )
+from sexton.report.quantities import moment
 
 LABEL = 118  # width of what stands left of a row
 TOP = 24  # the offsets above all rows

@@ -29,18 +29,16 @@ from sexton.report.audit_steps import Advice
 from sexton.report.audit_words import (
     STANDINGS,
     began,
-    duration,
     key_label,
     key_text,
     many,
-    moment,
     node_name,
     sentence,
-    size,
     verdict_sentence,
     who_is_right,
 )
 from sexton.report.findings import INDENT, STYLES, describe_counts, wrapped
+from sexton.report.quantities import duration, moment, size
 from sexton.report.tables import Cell as TableCell
 from sexton.report.tables import Column, number, one_line
 
@@ -50,6 +48,7 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 10
 FEWEST_COLUMNS = 3
 GAP = 2
+KEY_WIDTH = 6  # characters of a key, if that tells them apart
 
 _STANDINGS = {"right": "✓", "wrong": "✗", "unknown": " "}
 _ROLES = {"gap": "·", "removed": "×", "before": "before", "past": "past LSO", "unseen": "not read"}
@@ -61,6 +60,10 @@ _KEY = (
     ("∅", "a delete"),
     ("⋯", "not drawn"),
 )
+_DIGITS = {
+    True: "key=digits of its value's hash",
+    False: "k the key in question, other keys and values as digits of their hash",
+}
 
 
 # ── the whole ──
@@ -153,19 +156,32 @@ def audit_finding_text(
 
 def picture_lines(finding: AuditFinding, page: AuditPage, width: int) -> list[str]:
     """The replicas' logs around the finding in at most `width` columns; empty if there are none."""
-    for most in range(MOST_COLUMNS, FEWEST_COLUMNS - 1, -1):
-        picture = picture_of(finding, most)
-        if picture is None:
-            return []
-        lines = _Sketch(picture, finding, page).lines()
-        if max(map(len, lines)) <= width:
-            return lines
+    for key_width in (_telling_apart(finding, page, width), KEY_WIDTH):
+        for most in range(MOST_COLUMNS, FEWEST_COLUMNS - 1, -1):
+            picture = picture_of(finding, most)
+            if picture is None:
+                return []
+            lines = _Sketch(picture, finding, page, key_width).lines()
+            if max(map(len, lines)) <= width:
+                return lines
     return []  # so narrow that it would mislead
 
 
+def _telling_apart(finding: AuditFinding, page: AuditPage, width: int) -> int:
+    """How many characters a key needs, so that two keys do not look like one."""
+    keys = {slot.key for window in finding.windows for slot in window.slots}
+    for most in range(KEY_WIDTH, width):
+        if len({key_label(key, finding, page, most) for key in keys}) == len(keys):
+            return most
+    return KEY_WIDTH
+
+
 class _Sketch:
-    def __init__(self, picture: Picture, finding: AuditFinding, page: AuditPage) -> None:
+    def __init__(
+        self, picture: Picture, finding: AuditFinding, page: AuditPage, key_width: int
+    ) -> None:
         self.picture, self.finding, self.page = picture, finding, page
+        self.key_width = key_width
         self.texts = [{cell.start: self._cell(cell) for cell in row.cells} for row in picture.rows]
         self.label = 2 + max(len(node_name(row.node, page)) for row in picture.rows) + GAP
         self.before, self.offsets = _offset_labels(picture.spans)
@@ -188,7 +204,10 @@ class _Sketch:
             row = self.picture.rows[0]
             drawn.append(f"  on all: LSO {row.last_stable}, HW {row.high_watermark}")
         told = "".join(text for texts in self.texts for text in texts.values())
-        key = ", ".join(f"{sign} {what}" for sign, what in _KEY if sign[0] in told)
+        signs = [f"{sign} {what}" for sign, what in _KEY if sign[0] in told]
+        if "=" in told:
+            signs.append(_DIGITS[self.page.show_keys])
+        key = ", ".join(signs)
         widest = max(60, *map(len, drawn))
         return [*drawn, *textwrap.wrap(key, widest, initial_indent="  ", subsequent_indent="  ")]
 
@@ -215,7 +234,7 @@ class _Sketch:
             case "empty" | "control" | "damaged":
                 return slot.kind
             case _:
-                key = key_label(slot.key, self.finding, self.page, most=6)
+                key = key_label(slot.key, self.finding, self.page, self.key_width)
                 key = key if self.page.show_keys else key[:4]
                 value = "∅" if slot.value_digest is None else slot.value_digest[:4]
                 text = f"{key}={value}"

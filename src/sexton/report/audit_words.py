@@ -8,13 +8,13 @@ when. A key is shown as a digest unless the page says otherwise; it is the diges
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from html import escape
 
 from sexton.audit.finding import AuditFinding, Certainty
 from sexton.base.digests import digest
 from sexton.log.inspect.rendering import auto_text
 from sexton.report.audit_page import AuditPage, Standing, topics
+from sexton.report.quantities import moment
 from sexton.report.tables import one_line
 
 # What a code means for the data, for someone who has never met it. The runbook has a page on each.
@@ -180,7 +180,7 @@ def value_label(value_digest: str | None) -> str:
     return "∅" if value_digest is None else f"#{value_digest[:6]}"
 
 
-# ── words and numbers ──
+# ── words ──
 
 
 def sentence(text: str) -> str:
@@ -208,33 +208,3 @@ def listed(words: Iterable[str]) -> str:
 
 def many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def moment(timestamp_ms: int | None) -> str:
-    """`2026-11-15 20:19:13 UTC`; a time that no calendar knows stays a number."""
-    if timestamp_ms is None or timestamp_ms < 0:
-        return "not known"
-    try:
-        return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (ValueError, OverflowError, OSError):
-        return f"{timestamp_ms} ms"
-
-
-def duration(milliseconds: int) -> str:
-    seconds = max(milliseconds, 0) / 1000
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
-def size(count: int) -> str:
-    """`251.9 MB`: decimal units, as disks are sold."""
-    amount = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 999.95:
-            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} TB"

@@ -3,8 +3,9 @@
 Column widths depend on every row, but a log has more rows than memory. So rows are taken in chunks:
 the first chunk decides the widths, later ones may only widen them, and what has been printed stays.
 
-    rows ──chunk──▶ widths ──▶ a rich table         on a terminal: headings, then text are folded,
-                                                    then columns left out that one can do without
+    rows ──chunk──▶ widths ──▶ a rich table         on a terminal: headings, then text are folded
+                                                    between words, then columns left out that one
+                                                    can do without
                            ──▶ padded plain text    into a pipe: nothing folded, nothing cut
                            ──▶ `name: value` lines  on a terminal too narrow for the columns
 
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from textwrap import wrap
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,6 +27,7 @@ Cell = int | float | str | bool | None
 Row = Sequence[Cell]
 
 CHUNK_ROWS = 500  # enough to settle the widths, few enough that the first ones show at once
+LONGEST_WORD = 32  # kept in one piece: names, codes and times; a digest or a path may be folded
 NARROWEST_COLUMN = 8  # a long text column folded to less than this reads worse than lines do
 ROOMIEST_COLUMN = 16  # and to less than this, worse than a table with a column less
 GAP = 2
@@ -112,15 +114,20 @@ def _padded(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str]
 def print_rich(console: Console, columns: Sequence[Column], rows: Iterable[Row]) -> None:
     """The rows as a rich table on a terminal, or as `name: value` lines where it is too narrow."""
     shown: list[int] | None = None  # which columns; none at all if rows are printed as lines
+    words = [0] * len(columns)
     for texts, cells in _measured(columns, rows):
+        for row in texts:
+            words = list(map(max, words, map(_longest_word, row)))
+        sizes = list(map(Size, cells, words))
         show_header = shown is None
         if shown is None:  # the first chunk decides: a change of layout halfway would confuse
-            shown = _shown(columns, cells, console.width)
+            shown = _shown(columns, sizes, console.width)
         if not shown:
             _print_as_lines(console, columns, texts)
             continue
-        kept, widths = [columns[at] for at in shown], [cells[at] for at in shown]
-        layout = _layout(kept, widths, console.width) or Layout(kept, widths, GAP)
+        kept, of_kept = [columns[at] for at in shown], [sizes[at] for at in shown]
+        whole = Layout(kept, [size.cell for size in of_kept], GAP)
+        layout = _layout(kept, of_kept, console.width) or whole
         _print_chunk(console, layout, [[row[at] for at in shown] for row in texts], show_header)
     hidden = [column.heading for at, column in enumerate(columns) if shown and at not in shown]
     if hidden:
@@ -134,22 +141,29 @@ class Layout:
     gap: int
 
 
-def _shown(columns: Sequence[Column], cells: Sequence[int], available: int) -> list[int]:
+class Size(NamedTuple):
+    """What a column's cells need."""
+
+    cell: int  # the longest of them in one line
+    word: int  # or its words folded, each in one piece
+
+
+def _shown(columns: Sequence[Column], sizes: Sequence[Size], available: int) -> list[int]:
     """All columns if they fit, else all but the last ones that can be spared; or none."""
     left = list(range(len(columns)))
     spare = [at for at in left if columns[at].spare]
-    while _layout([columns[at] for at in left], [cells[at] for at in left], available) is None:
+    while _layout([columns[at] for at in left], [sizes[at] for at in left], available) is None:
         if not spare:
             return []
         left.remove(spare.pop())
     return left
 
 
-def _layout(columns: Sequence[Column], cells: Sequence[int], available: int) -> Layout | None:
+def _layout(columns: Sequence[Column], sizes: Sequence[Size], available: int) -> Layout | None:
     """None if columns would be unreadable."""
     least = ROOMIEST_COLUMN if any(column.spare for column in columns) else NARROWEST_COLUMN
     for gap in (GAP, NARROW_GAP):
-        fitted = _fit(columns, cells, available, gap, least)
+        fitted = _fit(columns, sizes, available, gap, least)
         if fitted is not None:
             return Layout(columns, fitted, gap)
     return None
@@ -184,17 +198,21 @@ def _print_as_lines(
 
 
 def _fit(
-    columns: Sequence[Column], cells: Sequence[int], available: int, gap: int, least: int
+    columns: Sequence[Column], sizes: Sequence[Size], available: int, gap: int, least: int
 ) -> list[int] | None:
     """Widths that fit, the widest text columns folded first; None if that would be unreadable."""
-    fitted = heading_widths(columns, cells, available)
+    fitted = heading_widths(columns, [size.cell for size in sizes], available)
+    narrowest = [max(least, min(size.word, LONGEST_WORD)) for size in sizes]
     excess = table_width(fitted, gap) - available
     while excess > 0:
-        foldable = [at for at, column in enumerate(columns) if column.align == "left"]
-        widest = max(foldable, key=lambda at: fitted[at], default=None)
-        if widest is None or fitted[widest] <= least:
+        foldable = [
+            at
+            for at, column in enumerate(columns)
+            if column.align == "left" and fitted[at] > narrowest[at]
+        ]
+        if not foldable:
             return None
-        fitted[widest] -= 1
+        fitted[max(foldable, key=lambda at: fitted[at])] -= 1
         excess -= 1
     return fitted
 
@@ -241,6 +259,10 @@ def _measured(
             widths = list(map(max, widths, map(len, row)))
         yield texts, widths
         first = False
+
+
+def _longest_word(text: str) -> int:
+    return max(map(len, text.split()), default=0)
 
 
 def one_line(text: str) -> str:

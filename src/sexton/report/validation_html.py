@@ -14,9 +14,10 @@ from itertools import compress, groupby
 from sexton.audit.remedies import runbook
 from sexton.audit.validation import Sighting
 from sexton.audit.validation_words import MEANINGS
-from sexton.report.audit_words import duration, many, moment, sentence, size
 from sexton.report.audit_words import escaped as _e
+from sexton.report.audit_words import many, sentence
 from sexton.report.html_parts import head, table, with_commands
+from sexton.report.quantities import duration, moment, size
 from sexton.report.validation_page import (
     STANDINGS,
     ValidationPage,

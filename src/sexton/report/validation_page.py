@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Literal
 
+from sexton.audit.checks import ID, ISOLATION, SEQUENCE, VALUE
 from sexton.audit.validation import (
+    COMPLETE,
     DIFFERENT_ROW,
     DUPLICATE,
     INCONSISTENT,
     KEY_SEQUENCE_GAP,
+    LOST,
     MISSING_ROW,
     ORDER_VIOLATION,
+    SOURCE,
     STALE_ROW,
     STATE_REGRESSION,
+    TABLE,
     UNCOMMITTED,
     PartitionFacts,
     Rules,
@@ -43,12 +48,13 @@ class Promise:
     what: str
     expression: str
     findings: int
-    judged: bool = True  # False: nothing was read, or not everything
+    judged: int  # in how many records there was something to judge
+    whole: bool = True  # False: not everything could be read
 
     @property
     def kept(self) -> bool | None:
         """None: nobody knows."""
-        return False if self.findings else True if self.judged else None
+        return False if self.findings else True if self.judged and self.whole else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +76,20 @@ class ValidationPage:
     table: str = ""  # that was compared with the topic
     show_keys: bool = False
     acknowledged_of_sequence: int = 0  # of those: numbers of a sequence that went back
+    compared: Mapping[str, int] = field(default_factory=dict)  # as in `Validation`
+    read_by_us: bool = True  # as in `Validation`
 
     @property
     def of_sequence(self) -> int:
         """How many numbers of a sequence went back."""
         return sum(each.of_sequence for each in self.partitions) - self.acknowledged_of_sequence
+
+    @property
+    def isolation(self) -> str | None:
+        """None: nobody knows."""
+        if not self.read_by_us:
+            return None
+        return "read_committed" if self.rules.committed else "read_uncommitted"
 
     @property
     def records(self) -> int:
@@ -87,7 +102,11 @@ class ValidationPage:
             return "broken"
         if self.incomplete:
             return "incomplete"
-        return "kept" if self.records or self.table else "unread"
+        return "kept" if all(each.judged for each in promises(self)) else "unread"
+
+    def judged(self, rule: str) -> int:
+        """In how many records a rule of `checks` had something to judge."""
+        return sum(each.judged.get(rule, 0) for each in self.partitions)
 
     def shown(self, data: bytes | None) -> str | None:
         """A key or id, as this page may show it."""
@@ -99,7 +118,7 @@ class ValidationPage:
 STANDINGS: dict[Standing, str] = {
     "broken": "broken",
     "incomplete": "incomplete",
-    "unread": "nothing read",
+    "unread": "not judged",
     "kept": "kept",
 }
 _ORDER = list(MEANINGS)
@@ -107,29 +126,34 @@ _ORDER = list(MEANINGS)
 
 def promises(page: ValidationPage) -> list[Promise]:
     """What was asked, in the user's words, and how often it did not hold."""
-    judged = page.standing not in ("unread", "incomplete") and not page.incomplete
-    return [replace(each, judged=judged) for each in _promises(page)]
+    whole = not page.incomplete
+    return [Promise(*asked, whole) for asked in _asked(page)]
 
 
-def _promises(page: ValidationPage) -> Iterator[Promise]:
-    rules, counts = page.rules, Counter(page.counts)
+def _asked(page: ValidationPage) -> Iterator[tuple[str, str, int, int]]:
+    rules, counts, compared = page.rules, Counter(page.counts), Counter(page.compared)
     if rules.value is not None:
         what = "rises with every record" if rules.rising == "rising" else "never goes back"
         found = counts[STATE_REGRESSION] - page.of_sequence
-        yield Promise(f"per key, {what}", rules.value, found)
+        yield f"per key, {what}", rules.value, found, page.judged(VALUE)
     if rules.sequence is not None:
         found = counts[KEY_SEQUENCE_GAP] + page.of_sequence
-        yield Promise("per key, one more each time", rules.sequence, found)
+        yield "per key, one more each time", rules.sequence, found, page.judged(SEQUENCE)
     if rules.id is not None:
         found = counts[DUPLICATE] + counts[INCONSISTENT]
-        yield Promise("comes once", rules.id, found)
+        yield "comes once", rules.id, found, page.judged(ID)
     if rules.source is not None:
-        yield Promise(f"in the order of {rules.source}", rules.id or "", counts[ORDER_VIOLATION])
+        found = counts[ORDER_VIOLATION]
+        yield f"in the order of {rules.source}", rules.id or "", found, compared[SOURCE]
+    if rules.complete:
+        expression = rules.source_id or rules.id or ""
+        yield f"has all of {rules.source}", expression, counts[LOST], compared[COMPLETE]
     if rules.compare_isolation:
-        yield Promise("read_uncommitted shows the same", rules.key, counts[UNCOMMITTED])
+        found = counts[UNCOMMITTED]
+        yield "read_uncommitted shows the same", rules.key, found, page.judged(ISOLATION)
     if page.table:
         found = counts[STALE_ROW] + counts[MISSING_ROW] + counts[DIFFERENT_ROW]
-        yield Promise("the table is the topic", page.table, found)
+        yield "the table is the topic", page.table, found, compared[TABLE]
 
 
 def left_out(partitions: Sequence[PartitionFacts]) -> Iterator[str]:
@@ -156,13 +180,22 @@ def verdict_sentence(page: ValidationPage) -> str:
             missing = many(len(page.incomplete), "part")
             return f"Nothing was found, but not everything could be read: {missing} missing."
         case "unread":
-            return f"Nothing was read: {page.topic} has no records in what was asked for."
+            return _nothing_judged(page)
         case "kept":
             how = " in all that was looked at" if page.limits else ""
             aside = ""
             if page.acknowledged:
                 aside = f", apart from {many(page.acknowledged, 'acknowledged finding')}"
             return f"{page.topic} is what was promised{how}{aside}."
+
+
+def _nothing_judged(page: ValidationPage) -> str:
+    if not page.records:
+        return f"Nothing was read: {page.topic} has no records in what was asked for."
+    unknown = " and ".join(
+        f"{each.what} ({each.expression})" for each in promises(page) if not each.judged
+    )
+    return f"Nothing was found, but in {page.topic} nothing could be judged of: {unknown}."
 
 
 def in_reading_order(page: ValidationPage) -> list[Sighting]:
@@ -186,7 +219,7 @@ def finding_of(sighting: Sighting, page: ValidationPage) -> Finding:
         sighting.code,
         severity(sighting.code),
         where,
-        message(sighting, key, id_, committed=page.rules.committed),
+        message(sighting, key, id_, isolation=page.isolation),
         _evidence(sighting, key, id_, page),
         remedy(sighting.code),
         {"identity": sighting.identity},
@@ -196,11 +229,12 @@ def finding_of(sighting: Sighting, page: ValidationPage) -> Finding:
 def _evidence(
     sighting: Sighting, key: str | None, id_: str | None, page: ValidationPage
 ) -> dict[str, Evidence]:
+    lost = sighting.code == LOST
     elsewhere = sighting.last_partition != sighting.partition.partition
     numbers = {
         "last_partition": sighting.last_partition if elsewhere else -1,
         "last_offset": sighting.last_offset,
-        "new_offset": sighting.offset,
+        "source_offset" if lost else "new_offset": sighting.offset,
         "last_timestamp_ms": sighting.last_timestamp_ms,
         "new_timestamp_ms": sighting.timestamp_ms,
         "last_producer_id": sighting.last_producer_id,
@@ -208,11 +242,16 @@ def _evidence(
         "new_producer_id": sighting.producer_id,
         "new_producer_epoch": sighting.producer_epoch,
     }
-    words = {"id": id_, "last_value": sighting.last_value, "new_value": sighting.value}
+    words = {
+        "source": sighting.partition.topic if lost else "",
+        "id": id_,
+        "last_value": sighting.last_value,
+        "new_value": sighting.value,
+    }
     return {
         "partition": sighting.partition.partition,
         "key": key,
         **{name: text for name, text in words.items() if text},
         **{name: value for name, value in numbers.items() if value >= 0},
-        "isolation": "read_committed" if page.rules.committed else "read_uncommitted",
+        **({"isolation": page.isolation} if page.isolation else {}),
     }

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sexton.audit.validation import Sighting
-from sexton.report.audit_words import duration, many, moment, sentence, size
+from sexton.report.audit_words import many, sentence
 from sexton.report.findings import INDENT, STYLES, wrapped
+from sexton.report.quantities import duration, moment, size
 from sexton.report.tables import Cell, Column, number, one_line
 from sexton.report.validation_page import (
     ValidationPage,

@@ -17,7 +17,6 @@ from sexton.base.errors import Missing, PeerError
 from sexton.base.partitions import TopicPartition
 from sexton.client.appending import append
 from sexton.client.client import Client
-from sexton.client.committed import CommittedBatches
 from sexton.client.listing import EARLIEST, LATEST, list_offsets
 from sexton.client.reading import PartitionReader
 from sexton.client.replica import Isolation
@@ -77,9 +76,9 @@ async def dead_letter(client: Client, names: Names, name: TaskName, id: int) -> 
     start = (await list_offsets(client, {at: EARLIEST}))[at]
     end = (await list_offsets(client, {at: LATEST}, Isolation.READ_COMMITTED))[at]
     wanted, found = ("sexton.dead.id", name.id_of(id)), None
-    reader, settled = PartitionReader(client, at), CommittedBatches()
+    reader = PartitionReader(client, at)
     async for chunk in reader.read(start, end, isolation=Isolation.READ_COMMITTED):
-        for record in committed_columns(chunk, settled, at).records():
+        for record in committed_columns(chunk, at).records():
             if wanted in record.headers:
                 found = record
     return found

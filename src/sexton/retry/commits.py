@@ -24,6 +24,7 @@ from sexton.retry.producing import CommitFailed, Committer, Limits, Receipt
 from sexton.retry.records_out import Part
 from sexton.retry.refusals import Refusals
 from sexton.retry.rounds import Entry
+from sexton.retry.telling import Telling
 
 log = logging.getLogger("sexton.retry")
 SENT_S = 1.0  # then its queue is full, and brokers are slow
@@ -41,6 +42,7 @@ class Commits:
         refusals: Refusals,
         confirmed: Callable[[Owned, Task], None],
         failed: Callable[[Owned, Task, Ended, str], None],
+        telling: Telling,
     ) -> None:
         self._committer = committer
         self._limits = limits
@@ -50,6 +52,7 @@ class Commits:
         self._refusals = refusals
         self._confirmed = confirmed
         self._failed = failed
+        self._telling = telling
         self._under_way: list[tuple[list[Entry], Future[Receipt]]] = []  # one at the most
 
     @property
@@ -112,6 +115,8 @@ class Commits:
         owned.failures = 0
         self._counters.count("redirected", len(commit.redirected))
         self._counters.count("dead", len(commit.dead))
+        if commit.redirected or commit.dead:
+            self._telling.tell(task, commit)
         self._confirmed(owned, task)
 
 

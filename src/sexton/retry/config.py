@@ -28,6 +28,9 @@ OURS: Final = {
     "enable.idempotence": "it has to be on",
     "acks": "it has to be all",
 }
+# librdkafka's words, in any case, for where a group begins that has never committed.
+AT_BEGINNING: Final = ("earliest", "beginning", "smallest")
+AT_END: Final = ("latest", "end", "largest")
 MOST_BYTES = 1_000_000_000  # that librdkafka allows a message
 _CONSUMER_ONLY = ("group.", "auto.offset.", "fetch.", "partition.assignment.", "max.poll.",
     "session.", "heartbeat.", "queued.")  # fmt: skip
@@ -52,6 +55,9 @@ class RetryConfig:
     shutdown_timeout_s: float = 30.0  # for handlers that still run
 
     def __post_init__(self) -> None:
+        for name, given in (("topic", self.names.main), ("group", self.group)):
+            if not given:
+                raise ConfigError(name, "is empty", "name one")
         for name, value in (("workers", self.workers), ("max_batch", self.max_batch)):
             if value < 1:
                 raise ConfigError(name, f"is {value}", "at least 1")
@@ -60,6 +66,19 @@ class RetryConfig:
                 raise ConfigError(name, "is not to be set here", why)
         if not self.settings.get("bootstrap.servers"):
             raise ConfigError("bootstrap_servers", "is not given", 'as in "localhost:9092"')
+        if self._reset not in AT_BEGINNING + AT_END:
+            why = f"is {self._reset!r}, and a new group has to begin somewhere"
+            hint = "earliest (all that the topic has), or latest (what comes from now on)"
+            raise ConfigError("auto.offset.reset", why, hint)
+
+    @property
+    def begins_at_end(self) -> bool:
+        """Where the group reads from if it has never committed."""
+        return self._reset in AT_END
+
+    @property
+    def _reset(self) -> str:
+        return self.settings.get("auto.offset.reset", "earliest").lower()
 
     @property
     def incremental(self) -> bool:

@@ -196,8 +196,8 @@ class Handling:
                     self._has_run(returned)
                 if message.outputs is not None or message.error is not None:
                     failed = message.error
-                    if refusals is not None:
-                        failed = failed or self._refused(place, message)
+                    if failed is None and refusals is not None:
+                        failed = self._refused(place, message)
                     if failed is not None:
                         calm.failed = failed
                         return
@@ -337,7 +337,8 @@ class Handling:
         error: BaseException | None,
     ) -> None:
         for of, item, message in opened:
-            self._note(of, item, message, message.error or error)
+            own = message.error
+            self._note(of, item, message, error if own is None else own)
 
 
 def _go_on_after(error: BaseException) -> None:

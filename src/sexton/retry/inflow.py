@@ -156,4 +156,4 @@ def _at(owned: Owned, offset: int = OFFSET_INVALID) -> TopicPartition:
 def _trouble(error: KafkaError) -> None:
     if error.fatal() or error.code() in FATAL:
         raise PeerError("the consumer group", error.str())
-    log.warning("polling", extra={"why": error.str()})
+    log.warning("polling: %s", error.str(), extra={"why": error.str()})

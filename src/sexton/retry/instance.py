@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType, TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
-from sexton.base.errors import ConfigError, Missing, SextonError
+from sexton.base.errors import ConfigError, Missing
 from sexton.machines.retry_settings import Backoff, Settings
 from sexton.report.serving import PROMETHEUS, Page, Server
 from sexton.retry.config import RetryConfig
@@ -173,16 +173,10 @@ class OrderedRetry:
         self.close()
 
     def _live(self) -> None:
-        service = self._service
-        try:
-            if self._metrics_at is None:
-                service.run()
-            else:
-                _with_metrics(self, service, *self._metrics_at)
-        except SextonError as error:
-            if error.hint:
-                error.add_note(error.hint)  # Python shows it below the error's text
-            raise
+        if self._metrics_at is None:
+            self._service.run()
+        else:
+            _with_metrics(self, self._service, *self._metrics_at)
 
     def _live_quietly(self) -> None:
         try:
@@ -214,7 +208,7 @@ class OrderedRetry:
             time.sleep(LOOK_AGAIN_S)
 
     def count(self, name: str, **labels: str) -> int:
-        """One of the counters, as in `count("attempts", outcome="done")`."""
+        """One of the counters, as in `count("attempts", outcome="done")`; else over all labels."""
         return self._service.counters.value(name, **labels)
 
     @property

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
-from sexton.client.committed import CommittedBatches
 from sexton.client.listing import EARLIEST, LATEST, list_offsets
 from sexton.client.reading import PartitionReader
 from sexton.client.replica import Isolation
 from sexton.machines.retry_columns import Rows, last_of_each
 from sexton.machines.retry_pending import Held
 from sexton.machines.retry_records import REASON, TaskName
-from sexton.machines.retry_settings import Settings
+from sexton.machines.retry_settings import Mode, Settings
 from sexton.machines.retry_task import Task
 from sexton.records.columns import read_headers
 from sexton.retry.reading import committed_columns
@@ -56,8 +55,13 @@ class Seen:
         return max(0, self.end - self.task.position)
 
 
-async def look(client: Client, names: Names, group: str) -> list[Seen]:
-    """Every partition, or ConfigError if the topics are not those of an ordered retry."""
+async def look(
+    client: Client, names: Names, group: str, mode: Mode = "transactional"
+) -> list[Seen]:
+    """Every partition, or ConfigError if the topics are not those of an ordered retry.
+
+    `mode` is that of the service. Nothing on the cluster says how its next instance will run.
+    """
     topics = (await client.topology([names.main, *names.beside])).topics
     missing = [name for name in (names.main, *names.beside) if name not in topics]
     if missing:
@@ -69,7 +73,7 @@ async def look(client: Client, names: Names, group: str) -> list[Seen]:
     ends = await list_offsets(client, dict.fromkeys(main, LATEST))
     tasks = await asyncio.gather(
         *(
-            start_up(client, names, group, TaskName(*at), Settings(), shape.partitions)
+            start_up(client, names, group, TaskName(*at), Settings(mode=mode), shape.partitions)
             for at in main
         )
     )
@@ -94,9 +98,9 @@ async def reasons(client: Client, names: Names, name: TaskName) -> dict[int, str
     start = (await list_offsets(client, {at: EARLIEST}))[at]
     end = (await list_offsets(client, {at: LATEST}, Isolation.READ_COMMITTED))[at]
     found: dict[int, str] = {}
-    reader, settled = PartitionReader(client, at), CommittedBatches()
+    reader = PartitionReader(client, at)
     async for chunk in reader.read(start, end, isolation=Isolation.READ_COMMITTED):
-        columns = committed_columns(chunk, settled, at)
+        columns = committed_columns(chunk, at)
         last = last_of_each(name, Rows(columns.offset, columns.key, columns.value))
         for gone in last.gone_of(found):
             found.pop(gone, None)

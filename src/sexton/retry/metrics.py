@@ -7,13 +7,16 @@ that a partition is not read any more), `sexton_retry_starting` above 0 for minu
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import get_args
 
+from sexton.base.errors import ConfigError
 from sexton.base.lazy_dataclass import dataclass
-from sexton.report.prometheus import Labels, sample_line
-
-Sample = tuple[str, Labels, float]
+from sexton.machines.retry_rounds import Outcome
+from sexton.machines.retry_task import Ended
+from sexton.report.prometheus import Labels, Sample, exposition
 
 # Every metric there is: kind and meaning. docs/reference/retry.md lists the same.
 METRICS: dict[str, tuple[str, str]] = {
@@ -31,6 +34,15 @@ METRICS: dict[str, tuple[str, str]] = {
     "sexton_retry_commits_total": ("counter", "Transactions, by how they ended."),
     "sexton_retry_starts_total": ("counter", "Start-ups of partitions, by what made them needed."),
     "sexton_retry_reports_total": ("counter", "Things that people should know of, by code."),
+}
+_TOTAL = re.compile("sexton_retry_(.*)_total")
+COUNTERS = tuple(found[1] for name in METRICS if (found := _TOTAL.fullmatch(name)))
+# Of counters: their labels, and which values these have; none are named: there are many.
+LABELS: dict[str, dict[str, tuple[str, ...]]] = {
+    "attempts": {"outcome": tuple(each.value for each in Outcome)},
+    "commits": {"ended": ("committed", *get_args(Ended))},
+    "starts": {"why": ("assigned", "asked", "failed start", *get_args(Ended))},
+    "reports": {"code": ()},
 }
 
 
@@ -61,18 +73,17 @@ class Counters:
             self._counts[f"sexton_retry_{name}_total", tuple(labels.items())] += amount
 
     def value(self, name: str, **labels: str) -> int:
-        return self._counts[f"sexton_retry_{name}_total", tuple(labels.items())]
+        """The sum of all that have these labels; what can never be counted is not 0."""
+        metric = f"sexton_retry_{name}_total"
+        if metric not in METRICS:
+            raise ConfigError(name, "there is no such counter", f"there are {', '.join(COUNTERS)}")
+        _check_labels(name, labels)
+        asked = set(labels.items())
+        counts = list(self._counts.items())  # at once: the main loop goes on counting
+        return sum(amount for (of, told), amount in counts if of == metric and asked.issubset(told))
 
     def text(self, standings: Iterable[Standing]) -> str:
-        by_name: dict[str, list[Sample]] = {}
-        for sample in self._samples(standings):
-            by_name.setdefault(sample[0], []).append(sample)
-        lines = []
-        for name, (kind, meaning) in METRICS.items():
-            if name in by_name:
-                lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
-                lines += [sample_line(*sample) for sample in by_name[name]]
-        return "\n".join(lines) + "\n"
+        return exposition(METRICS, self._samples(standings))
 
     def _samples(self, standings: Iterable[Standing]) -> Iterator[Sample]:
         for at in standings:
@@ -86,3 +97,14 @@ class Counters:
             yield "sexton_retry_barrier_seconds", labels, round(at.barrier_s, 3)
         for (name, labels), amount in sorted(self._counts.items()):
             yield name, (*self._labels, *labels), amount
+
+
+def _check_labels(name: str, labels: Mapping[str, str]) -> None:
+    known = LABELS.get(name, {})
+    for label, value in labels.items():
+        if label not in known:
+            hint = f"there is {', '.join(known)}" if known else "it has none"
+            raise ConfigError(name, f"has no label {label!r}", hint)
+        if known[label] and value not in known[label]:
+            hint = f"there is {', '.join(known[label])}"
+            raise ConfigError(name, f"has no {label} {value!r}", hint)

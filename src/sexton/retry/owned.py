@@ -62,7 +62,7 @@ class Owned:
         if task is None:
             return Standing(self.partition, ready=False, barrier_s=monotonic() - self.since_s)
         held = list(task.pending.held.values())  # at once: the main loop goes on
-        oldest_ms = min((each.since_ms for each in held), default=now_ms)
+        oldest_ms = task.pending.oldest_since_ms()
         return Standing(
             self.partition,
             ready=True,
@@ -70,7 +70,7 @@ class Owned:
             locked_keys=len(task.pending.by_key),
             depth=len(held),
             held=sum(each.dead for each in held),
-            oldest_s=max(0, now_ms - oldest_ms) / 1000,
+            oldest_s=0.0 if oldest_ms is None else max(0, now_ms - oldest_ms) / 1000,
             barrier_s=self.barrier_s,
             position=task.position,
         )

@@ -33,7 +33,8 @@ class Execution:
     def part_done(self, error: BaseException | None = None) -> None:
         with self._lock:
             self._parts -= 1
-            self.error = self.error or error
+            if self.error is None:
+                self.error = error
             if self._parts == 0:
                 self._done.set()
 

@@ -201,7 +201,7 @@ class TransactionalWriter:
         try:
             producer.abort_transaction(self._limits.call_s)
         except (KafkaException, SystemError) as error:
-            log.warning("abort failed", extra={"why": _why(error)})
+            log.warning("abort failed: %s", _why(error), extra={"why": _why(error)})
             self._replace(producer)
 
     def _replace(self, producer: Producer) -> None:
@@ -210,7 +210,7 @@ class TransactionalWriter:
         try:
             self.open()
         except KafkaException as error:
-            log.warning("no new producer yet", extra={"why": _why(error)})
+            log.warning("no new producer yet: %s", _why(error), extra={"why": _why(error)})
 
 
 # ── without ──

@@ -46,11 +46,6 @@ class Part:
     offset: Any = None  # confluent_kafka's TopicPartition: see `producing`
 
     @property
-    def needed(self) -> bool:
-        """False: nothing at all has happened."""
-        return self.commit.changes or bool(self.outputs)
-
-    @property
     def outputs(self) -> Sequence[Output]:
         return () if self.of is None else self.of.outputs
 
@@ -106,7 +101,9 @@ class Ends:
 
     def note(self, error: Any, message: Any) -> None:
         if error is None:
-            self._found.append(message.offset())
+            # None: librdkafka takes it from a later batch's answer that this one is there.
+            if (offset := message.offset()) is not None:
+                self._found.append(offset)
         elif self._failing is not None:
             self._failing(error, message)
 

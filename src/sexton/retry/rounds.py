@@ -129,7 +129,8 @@ class Rounds:
         try:
             of.read.update(future.result())
         except SextonError as error:
-            log.warning("payloads", extra={"task": str(task.name), "why": str(error)})
+            about = {"task": str(task.name), "why": str(error)}
+            log.warning("%s: messages cannot be read back: %s", *about.values(), extra=about)
         return all(payload is not None for payload in of.read.values())
 
     # ── the end ──

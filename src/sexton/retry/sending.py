@@ -94,14 +94,15 @@ def put_outputs(producer: Producer, part: Part, refusing: Refusing | None) -> No
         topic, value, key, partition, headers, _ = output
         more: dict[str, Any] | None = None
         try:
-            if headers or refusing is not None:
-                more = _more(of, output, refusing)
-                produce(topic, value, key, partition, **more)
-            else:
-                produce(topic, value, key, partition)
-        except BufferError:
-            _put_when_there_is_room(producer, topic, value, key, partition, **(more or {}))
-        except KafkaException as error:
+            try:
+                if headers or refusing is not None:
+                    more = _more(of, output, refusing)
+                    produce(topic, value, key, partition, **more)
+                else:
+                    produce(topic, value, key, partition)
+            except BufferError:
+                _put_when_there_is_room(producer, topic, value, key, partition, **(more or {}))
+        except KafkaException as error:  # at whichever of the two
             if error.args[0].code() not in REFUSED:
                 raise
             raise RefusedOutputs([_refusal(of, output, error.args[0])]) from error

@@ -47,6 +47,7 @@ from sexton.retry.producing import (
 from sexton.retry.records_out import Part
 from sexton.retry.rounds import Begun, CalmOne, Entry, Rounds, Running, now, part_of
 from sexton.retry.tasks_io import TasksIo
+from sexton.retry.telling import Telling
 from sexton.retry.topics import Shape
 
 log = logging.getLogger("sexton.retry")
@@ -65,6 +66,7 @@ class Service:
         self.stopping = threading.Event()
         self.joined = threading.Event()  # was assigned something, or nothing
         self._handling = handling
+        self._telling = Telling()
         self._owned: dict[int, Owned] = {}
         self._running: Running | None = None
         self._transactional_id = config.transactional_id()
@@ -88,6 +90,7 @@ class Service:
             self._commits = Commits(
                 self._committer, self._limits, self._member, self._offsets(), self.counters,
                 self._handling.refusals, self._confirmed, self._failed,
+                self._telling,
             )  # fmt: skip
             self._rounds = Rounds(self._handling, self._io, self.counters)
             self._pool = Pool(self._handling, config.workers, config.max_batch, f"{name} handler")
@@ -118,7 +121,7 @@ class Service:
             on_revoke=self._revoked,
             on_lost=self._lost,
         )
-        log.info("joins", extra=self._about())
+        self._say(logging.INFO, "joins")
 
     def _leave(self) -> None:
         self.stopping.set()
@@ -129,7 +132,8 @@ class Service:
             pass  # it never opened
         self._pool.close()
         self._committer.close(1.0)
-        log.info("left", extra=self._about())
+        self._telling.tell_rest(at_once=True)
+        self._say(logging.INFO, "left")
 
     def _writer(self) -> Writer:
         is_transactional = self.config.machine.mode == "transactional"
@@ -151,6 +155,7 @@ class Service:
     def _step(self) -> None:
         self._take_started()
         self._take_tails()
+        self._telling.tell_rest()
         under_way = self._commits.is_under_way
         polled = self._inflow.take(0.0 if under_way else self._idle_s())
         if not polled and under_way:
@@ -186,7 +191,7 @@ class Service:
     def _go_on_after(self, calm: list[CalmOne]) -> None:
         """Where the calm has ended, the rest of what was polled is a round of the machine."""
         running = self._running
-        if running is None or running.is_cut or not any(each.failed for _, _, each in calm):
+        if running is None or running.is_cut or all(each.failed is None for _, _, each in calm):
             return
         self._settle()
         if self._running is not running:
@@ -265,7 +270,8 @@ class Service:
         for report in task.take_reports():
             self.counters.count("reports", code=report.code)
             told = {"task": str(task.name), "code": report.code, "id": report.id}
-            log.warning(report.text, extra=told)
+            about = task.name if report.id is None else task.name.id_of(report.id).decode()
+            log.warning("%s: %s: %s", about, report.code, report.text, extra=told)
         if owned.gone or owned.task is not task:
             return
         if task.restart is not None:
@@ -276,7 +282,7 @@ class Service:
 
     def _failed(self, owned: Owned, task: Task, how: Ended, why: str) -> None:
         extra = {"task": str(task.name), "how": how, "why": why}
-        log.warning("a round is not committed", extra=extra)
+        log.warning("%s: a round is not committed (%s): %s", *extra.values(), extra=extra)
         is_ours = not owned.gone and self._owned.get(owned.partition) is owned
         if task.failed(how, is_ours) == "start up again" and owned.task is task:
             self._start(owned, how)
@@ -303,10 +309,12 @@ class Service:
                 task = owned.started
                 commit = task.reap()
                 owned.ready(task)
-                log.info("ready", extra={
+                about = {
                     "task": str(task.name), "position": task.position,
                     "pending": len(task.pending), "barrier_s": round(owned.barrier_s, 3),
-                })  # fmt: skip
+                }  # fmt: skip
+                text = "%s: ready at %d, %d messages wait, it took %.3f s"
+                log.info(text, *about.values(), extra=about)
                 if commit is not None:
                     entries.append((owned, task, part_of(task, commit, None)))
                 else:
@@ -323,7 +331,8 @@ class Service:
         except ConfigError:
             raise
         except SextonError as error:
-            log.warning("cannot start", extra={"task": str(owned.name), "why": str(error)})
+            about = {"task": str(owned.name), "why": str(error)}
+            log.warning("%s: cannot start: %s", *about.values(), extra=about)
             self._start(owned, "failed start")
 
     def _seek(self, owned: Owned, position: int) -> bool:
@@ -363,7 +372,7 @@ class Service:
             self._owned[at.partition] = owned
             self._start(owned, "assigned")
         self.joined.set()
-        log.info("assigned", extra=self._about(partitions))
+        self._say(logging.INFO, "assigned", partitions)
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._callback = True
@@ -382,7 +391,7 @@ class Service:
             consumer.incremental_unassign(partitions)
         else:
             consumer.unassign()
-        log.info("revoked", extra=self._about(partitions))
+        self._say(logging.INFO, "revoked", partitions)
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Somebody else has them already: nothing is committed any more."""
@@ -398,7 +407,7 @@ class Service:
             consumer.incremental_unassign(partitions)
         else:
             consumer.unassign()
-        log.warning("lost", extra=self._about(partitions))
+        self._say(logging.WARNING, "lost", partitions)
 
     def _gives_up(self) -> bool:
         """We are to stop: nothing more is begun, and what runs is not waited for for ever."""
@@ -426,8 +435,12 @@ class Service:
         now_ms, owned = now(), list(self._owned.values())
         return [each.standing(now_ms) for each in sorted(owned, key=lambda o: o.partition)]
 
-    def _about(self, partitions: Sequence[TopicPartition] = ()) -> dict[str, object]:
-        told: dict[str, object] = {"group": self.config.group, "topic": self.config.names.main}
+    def _say(self, level: int, what: str, partitions: Sequence[TopicPartition] = ()) -> None:
+        """In the text as well: most formats of log lines leave out what is beside it."""
+        group, topic = self.config.group, self.config.names.main
+        about: dict[str, object] = {"group": group, "topic": topic}
+        which = ""
         if partitions:
-            told["partitions"] = [at.partition for at in partitions]
-        return told
+            about["partitions"] = numbers = [at.partition for at in partitions]
+            which = " " + ", ".join(map(str, numbers))
+        log.log(level, "%s on %s: %s%s", group, topic, what, which, extra=about)

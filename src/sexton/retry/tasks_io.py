@@ -81,10 +81,9 @@ class TasksIo:
             await asyncio.sleep(pause_s)
         config, client = self._config, self._background.client
         await self._check_partitions()
-        latest = config.settings.get("auto.offset.reset", "earliest") in ("latest", "largest")
         return await start_up(
             client, config.names, config.group, name, config.machine, self._partitions,
-            LATEST if latest else EARLIEST,
+            LATEST if config.begins_at_end else EARLIEST,
         )  # fmt: skip
 
     async def _check_partitions(self) -> None:

@@ -29,11 +29,9 @@ from sexton.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from sexton.records.control import ControlType
-from sexton.records.layout import HEADER_BYTES, LENGTH_END, BatchHeader
 from sexton.sim.checks import Checks
 from sexton.sim.clients import INPUT, TRY_AGAIN, Client, Traffic
-from sexton.sim.truth import Outcome, Truth, look_at
+from sexton.sim.truth import Outcome, Truth, fetched
 from sexton.sim.world import World
 
 READ_COMMITTED = 1
@@ -116,25 +114,8 @@ class Reader(Client):
         if target in self.checks.rotten or not self._vouched(partition, target):
             return None
         self.traffic.reads += 1
-        aborted = sorted(
-            (entry.first_offset, entry.producer_id) for entry in data.aborted_transactions or ()
-        )
-        aborting: dict[int, None] = {}
-        records, position = bytes(data.records), 0
-        while position + HEADER_BYTES <= len(records):
-            header = BatchHeader.unpack(records, position)
-            end = position + LENGTH_END + header.batch_length
-            if end > len(records):
-                break
-            batch = look_at(records[position:end])
-            position, offset = end, max(offset, header.next_offset)
-            while aborted and aborted[0][0] <= header.last_offset:
-                aborting[aborted.pop(0)[1]] = None
-            if header.is_control:
-                if batch.ends == ControlType.ABORT:
-                    aborting.pop(header.producer_id, None)
-                continue
-            hidden = committed and header.is_transactional and header.producer_id in aborting
+        for batch, hidden in fetched(data):
+            offset = max(offset, batch.header.next_offset)
             for record in batch.records:
                 value = (record.key or b"", record.value)
                 self._judge(partition, target, truth, record.offset, value, committed, hidden)

@@ -46,13 +46,11 @@ from sexton.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from sexton.protocol.own_messages import AskedTopic, DescribeReplicasRequest, ReplicaOffsets
-from sexton.records.control import ControlType
 from sexton.records.few import KeyAndValue
-from sexton.records.layout import HEADER_BYTES, LENGTH_END, BatchHeader
 from sexton.sim.clients import Sequence, batch_of, produce_request, produced
 from sexton.sim.conversations import Talk, Talking
 from sexton.sim.transactors import TV1, TV2
-from sexton.sim.truth import look_at
+from sexton.sim.truth import fetched
 
 GROUP = "counter"  # the application's
 TRANSACTION_MS = 300_000
@@ -238,28 +236,14 @@ def read(client: Talking, at: TopicPartition, start: int, end: int | None) -> Ta
 
 
 def _rows(data: PartitionData, start: int, end: int | None, asked_ms: int) -> Rows:
-    aborted = sorted(
-        (each.first_offset, each.producer_id) for each in data.aborted_transactions or ()
-    )
-    aborting: dict[int, None] = {}
     shown: list[tuple[int, bytes, bytes | None]] = []
-    raw, place, reached, epoch = bytes(data.records or b""), 0, start, -1
-    while place + HEADER_BYTES <= len(raw):
-        header = BatchHeader.unpack(raw, place)
-        after = place + LENGTH_END + header.batch_length
-        if after > len(raw):
-            break
-        batch = look_at(raw[place:after])
-        place, reached = after, max(reached, header.next_offset)
-        epoch = max(epoch, header.partition_leader_epoch)
-        while aborted and aborted[0][0] <= header.last_offset:
-            aborting[aborted.pop(0)[1]] = None
-        if header.is_control:
-            if batch.ends == ControlType.ABORT:
-                aborting.pop(header.producer_id, None)
-        elif not (header.is_transactional and header.producer_id in aborting):
+    reached, epoch = start, -1
+    for batch, hidden in fetched(data):
+        reached = max(reached, batch.header.next_offset)
+        epoch = max(epoch, batch.header.partition_leader_epoch)
+        if not hidden:
             shown += [(r.offset, r.key or b"", r.value) for r in batch.records]
-    if not raw:
+    if not data.records:
         reached = max(reached, data.last_stable_offset)  # the rest was compacted away
     if end is not None:
         reached = min(reached, end)

@@ -13,15 +13,16 @@ After a loss that was declared, what the elected replica has becomes the truth.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
 from sexton.log.partition import PartitionLog
+from sexton.protocol.messages.fetch import PartitionData
 from sexton.records.control import ControlType, first_control_record
 from sexton.records.few import FewRecord, few_records
-from sexton.records.layout import BatchHeader
+from sexton.records.layout import HEADER_BYTES, BatchHeader
 
 
 class Outcome(Enum):
@@ -67,6 +68,24 @@ def batches(log: PartitionLog, start: int, end: int) -> Iterable[Batch]:
     for segment, position, header in log.batches(start, end):
         if header.base_offset >= start:
             yield look_at(segment.log.read_at(position, header.size))
+
+
+def fetched(data: PartitionData) -> Iterator[tuple[Batch, bool]]:
+    """Every whole batch of an answer, and whether its list of aborted transactions hides it."""
+    ahead = sorted((e.first_offset, e.producer_id) for e in data.aborted_transactions or ())
+    aborting: dict[int, None] = {}  # producers, until their marker
+    records, position = bytes(data.records or b""), 0
+    while position + HEADER_BYTES <= len(records):
+        end = position + BatchHeader.unpack(records, position).size
+        if end > len(records):
+            break
+        batch = look_at(records[position:end])
+        header, position = batch.header, end
+        while ahead and ahead[0][0] <= header.last_offset:
+            aborting[ahead.pop(0)[1]] = None
+        if batch.ends == ControlType.ABORT:
+            aborting.pop(header.producer_id, None)
+        yield batch, header.is_transactional and header.producer_id in aborting
 
 
 @dataclass(slots=True)

@@ -229,11 +229,13 @@ def _all(part: _Part, value: object, kind: Any) -> Any:
 
 def _words(codes: Array, names: dict[int, str]) -> Any:
     """Codes as words; a code without a word is null."""
+    import pyarrow.compute as pc  # here: few reads ask for words, and it takes a while
+
     found = pa.nulls(len(codes), pa.string())
     for code, word in names.items():
         here = codes == code
         if here.any():
-            found = pa.compute.if_else(pa.array(here), pa.scalar(word), found)
+            found = pc.if_else(pa.array(here), pa.scalar(word), found)
     return found
 
 
@@ -260,7 +262,7 @@ def headers(spans: Spans) -> Any:
     first: Array = np.zeros(len(spans) + 1, np.int32)
     np.cumsum(count, out=first[1:])
     found: Array = np.zeros((4, int(first[-1])), np.int32)  # key at, key size, value at, value size
-    turn = 0
+    rows, turn = rows[count[rows] > 0], 0  # none at all may be written in several bytes
     while len(rows):
         slot, at = first[rows] + turn, place[rows]
         for field_at in (0, 2):

@@ -44,14 +44,11 @@ def plan_files(options: SourceOptions) -> list[FileRange]:
     if found.unreadable and options.fail_on_data_loss:
         where, why = found.unreadable[0]
         raise CorruptLog(where, why, _HINT)
-    ranges = []
-    for files in found.partitions:
-        at = _partition(files)
-        if options.topics is None or options.topics.takes(at):
-            first, end = _offset(options.start, at), _offset(options.end, at)
-            ranges.append(FileRange(at, files, first, None if end is None else end - 1))
-    if not ranges:
+    places = [(_partition(files), files) for files in found.partitions]
+    taken = [each for each in places if options.topics is None or options.topics.takes(each[0])]
+    if not taken:
         raise ConfigError("path", "holds none of the topics that are asked for")
+    ranges = [_range(options, *each) for each in taken if not _is_empty(options, each[0])]
     if options.least_partitions is not None and len(ranges) < options.least_partitions:
         ranges = [piece for whole in ranges for piece in _by_segment(whole)]
     return ranges
@@ -65,7 +62,18 @@ def _partition(files: PartitionFiles) -> TopicPartition:
         return TopicPartition(name, RENAMED)
 
 
+def _is_empty(options: SourceOptions, at: TopicPartition) -> bool:
+    """From the end on, or to the beginning: nothing, wherever in the files that is."""
+    return options.start.of(at) is Edge.LATEST or options.end.of(at) is Edge.EARLIEST
+
+
+def _range(options: SourceOptions, at: TopicPartition, files: PartitionFiles) -> FileRange:
+    first, end = _offset(options.start, at), _offset(options.end, at)
+    return FileRange(at, files, first, None if end is None else end - 1)
+
+
 def _offset(bound: Bound, at: TopicPartition) -> int | None:
+    """None: the beginning or end of the files, whichever this is a bound of."""
     place = bound.of(at)
     if isinstance(place, At):
         return place.offset

@@ -38,7 +38,6 @@ from sexton.machines.retry_records import (
 from sexton.machines.retry_rounds import Commit, Failure, Item, Round
 from sexton.machines.retry_settings import Settings
 from sexton.spark.background import BackgroundLoop
-from sexton.spark.hints import explained
 from sexton.spark.retry_handling import NOTE, RECORD, SEEN, Handler, Handling, key_text
 from sexton.spark.retry_notes import take_notes
 from sexton.spark.retry_outputs import Taking, not_taken, refusal_in, targets_of
@@ -258,7 +257,7 @@ class Attempt:
                 (TaskName(topics.main, of).id_of(message).decode(), key_text(key), topic)
                 for of, message, key, topic in some
             ]
-            raise explained(not_taken(refusal, named, messages)) from error
+            raise not_taken(refusal, named, messages) from error
 
     # ── the commit ──
 

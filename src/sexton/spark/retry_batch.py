@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 from sexton.base.errors import ConfigError, SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.spark.background import BackgroundLoop
-from sexton.spark.hints import explained
 from sexton.spark.retry_attempt import Attempt, Known, Pipeline
 from sexton.spark.retry_stages import main_rows
 from sexton.spark.retry_tick import Alarm, now_ms
@@ -78,11 +77,11 @@ class RetryBatches:
         for attempt in range(1, sink.attempts + 1):
             try:
                 return self._attempt(df, self._plan(number, timeout_ms))
-            except SinkRefused as error:
-                raise explained(error) from error.__cause__
-            except ConfigError as error:
+            except SinkRefused:
+                raise
+            except ConfigError:
                 abandon(self._plan(number, sink.timeout_ms))
-                raise explained(error) from error.__cause__
+                raise
             except Exception as error:
                 if attempt == sink.attempts or not self._is_active():
                     abandon(self._plan(number, sink.timeout_ms))

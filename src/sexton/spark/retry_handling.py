@@ -28,7 +28,6 @@ from sexton.machines.retry_pending import UNKNOWN, LaneKey, lane_key
 from sexton.machines.retry_records import Header, RetryRecord, TaskName, dead_letter_headers
 from sexton.machines.retry_rounds import Failure, Item, Lane, Outcome, Round
 from sexton.machines.retry_settings import Settings
-from sexton.spark.hints import explained
 from sexton.spark.retry_outputs import Outputs, Rows, Taking
 from sexton.spark.retry_rules import RETRY_RULES, RetryRules
 from sexton.spark.retry_topics import Topics
@@ -246,7 +245,7 @@ class _Work:
         told = tuple(headers)
         refusal = self._outputs.trouble(topic, key, value, told)
         if refusal is not None:
-            raise explained(_not_kept(self._handling.topics, row, topic, refusal))
+            raise _not_kept(self._handling.topics, row, topic, refusal)
         self._record(row, topic, row.of, key, value, told)
 
     def _record(

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 from sexton.base.errors import ConfigError, Refused, SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.records.layout import Codec
-from sexton.spark.hints import explained
 from sexton.spark.session import ARROW_BATCH_BYTES, arrow_batches_of, setting
 from sexton.spark.sink_columns import prepared
 from sexton.spark.sink_encoding import Encoding, encoded
@@ -161,8 +160,6 @@ def write(df: DataFrame, settings: SinkSettings, job_id: str) -> bool:
     line = Line(settings.kafka)
     try:
         return _written(prepared(df, settings.topic), settings, batch, Ways(), line)
-    except ConfigError as error:
-        raise explained(error) from error.__cause__
     finally:
         line.hang_up()
 
@@ -219,17 +216,16 @@ def _written(
             plan = _plan(settings, batch, timeout_ms)
             with line.talk() as talk:
                 return _attempt(df, settings, plan, ways, way, talk)
-        except SinkRefused as error:
-            raise explained(error) from error.__cause__
+        except SinkRefused:
+            raise
         except Exception as error:
             final = _final(error, slow)
             if final is not None or attempt == settings.attempts or not is_wanted():
-                if not isinstance(error, ConfigError):  # which comes before anything is sent
+                # A wrong option shows before anything is sent; but earlier attempts may have.
+                if attempt > 1 or not isinstance(error, ConfigError):
                     abandon(_plan(settings, batch, settings.timeout_ms))
                 if final is not None:
-                    raise explained(final) from error
-                if isinstance(error, SextonError):
-                    explained(error)
+                    raise final from error
                 raise
             if isinstance(error, TooSlow):
                 timeout_ms, slow = timeout_ms * 2, error

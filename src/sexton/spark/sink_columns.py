@@ -3,6 +3,9 @@
 They go to the encoder as they are: it takes text for bytes, and small numbers for large ones, as
 Arrow does. Spark would take a few milliseconds to plan a cast, and an own copy of each row to do
 it. A DataFrame that has these columns and no others is not changed at all.
+
+Names are compared letter by letter and other columns left out, as Spark's sink does. But `keys` or
+`Key` where there is no `key` is refused: records with no key would have been meant by nobody.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ def prepared(df: DataFrame, topic: str | None) -> DataFrame:
 
 def written(types: Mapping[str, str], topic: str | None) -> list[str]:
     """Of columns with such types; ConfigError if they cannot be written."""
+    _refuse_slips(types, topic)
     if "value" not in types:
         hint = f"the DataFrame has {', '.join(types)}; as in df.selectExpr('to_json(*) AS value')"
         raise ConfigError("value", "there is no such column", hint)
@@ -51,3 +55,20 @@ def written(types: Mapping[str, str], topic: str | None) -> list[str]:
             raise ConfigError(name, why, f"it has to be {' or '.join(allowed)}")
         chosen.append(name)
     return chosen
+
+
+def _refuse_slips(types: Mapping[str, str], topic: str | None) -> None:
+    """A column that is left out, and called like one that is not there."""
+    absent = {_folded(name): name for name in COLUMNS if name not in types}
+    if topic is not None:
+        absent.pop("topic", None)  # nobody misses it
+    for name in types:
+        meant = absent.get(_folded(name))
+        if meant is not None and name not in COLUMNS:
+            hint = f"did you mean {meant}? Rename it, or leave it out with df.drop({name!r})"
+            raise ConfigError(name, "is no column that is written", hint)
+
+
+def _folded(name: str) -> str:
+    """Without capitals, and without the s of a plural."""
+    return name.lower().removesuffix("s")

@@ -1,7 +1,8 @@
 """How is a pipeline: is a transaction of it open, where does its marker stand, may it go on?
 
     coordinator of its transactional id ──▶ open or not, since when, whose
-    offsets of its group                ──▶ the marker: the last batch that is in the topic
+    offsets of its group                ──▶ the marker: the last batch that is in the topic; and,
+                                            with ordered retries, how far its input is handled
     Spark's checkpoint, if it is given  ──▶ the batch that comes next; `is_to_write` knows the rest
 
 To end an open transaction a fresh epoch is taken, as the next attempt of the pipeline would: Kafka
@@ -30,6 +31,7 @@ from sexton.client.retrying import Patience
 from sexton.client.transacting import GROUP, Committed, init_producer_id
 from sexton.client.transaction_lists import describe_transaction, list_transactions
 from sexton.client.transactions import Transaction
+from sexton.machines.retry_records import Watermark
 from sexton.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -58,6 +60,7 @@ class Checkup:
     marker_at: TopicPartition | None
     foreign: SinkRefused | None  # the group has an offset that is no marker
     retention_ms: int | None  # of the marker; None: the brokers do not say
+    positions: int = 0  # partitions of its input that ordered retries have a position of
 
     @property
     def is_open(self) -> bool:
@@ -65,7 +68,8 @@ class Checkup:
 
     @property
     def is_unknown(self) -> bool:
-        return self.transaction is None and self.marker is None and self.foreign is None
+        known = self.transaction or self.marker or self.foreign or self.positions
+        return not known
 
     @property
     def expires_ms(self) -> int | None:
@@ -149,8 +153,9 @@ async def _of_one(client: Client, pipeline: str, retention_ms: int | None) -> Ch
             raise
         transaction = None
     offsets = await _offsets(client, known_as)
+    ours = {at: each for at, each in offsets.items() if Watermark.decode(each.metadata) is None}
     marker, place, foreign = None, None, None
-    for at, committed in sorted(offsets.items()):
+    for at, committed in sorted(ours.items()):
         try:
             found = _marker(committed, known_as)
         except SinkRefused as error:
@@ -158,7 +163,8 @@ async def _of_one(client: Client, pipeline: str, retention_ms: int | None) -> Ch
             continue
         if marker is None or found.at_ms > marker.at_ms:
             marker, place = found, at
-    return Checkup(pipeline, transaction, marker, place, foreign, retention_ms)
+    positions = len(offsets) - len(ours)
+    return Checkup(pipeline, transaction, marker, place, foreign, retention_ms, positions)
 
 
 async def _offsets(client: Client, group: str) -> dict[TopicPartition, Committed]:

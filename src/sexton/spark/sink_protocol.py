@@ -246,7 +246,7 @@ def commit(plan: Plan, answers: Sequence[Answer], talk: Talk | None = None) -> b
             f"a later attempt has taken over, or the batch took longer than "
             f"transaction.timeout.ms ({plan.timeout_ms}): then raise that"
         )
-        raise Refused(error.error, f"{error.why} ({hint})", hint) from error
+        raise Refused(error.error, error.why, hint) from error
     return True
 
 

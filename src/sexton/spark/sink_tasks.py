@@ -15,10 +15,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
 from sexton.client.transacting import Committed, Transaction
-from sexton.spark.hints import explained
 from sexton.spark.sink_encoding import Encoding, encoded
 from sexton.spark.sink_protocol import Answer, Begun, Plan, begin, deliver, send
 from sexton.spark.tasks import settle
@@ -47,15 +45,12 @@ def encoder(encoding: Encoding) -> Callable[[Iterable[Any]], Iterator[Any]]:
         )  # fmt: skip
         held: list[tuple[str, int, int, int, bytearray]] = []
         size = 0
-        try:
-            for number, (at, blob) in enumerate(encoded(encoding, source, batches)):
-                held.append((at.topic, at.partition, source, number, blob))
-                size += len(blob)
-                if size >= _HELD_BYTES:
-                    yield _record_batch(schema, held)
-                    held, size = [], 0
-        except ConfigError as error:
-            raise explained(error) from error.__cause__
+        for number, (at, blob) in enumerate(encoded(encoding, source, batches)):
+            held.append((at.topic, at.partition, source, number, blob))
+            size += len(blob)
+            if size >= _HELD_BYTES:
+                yield _record_batch(schema, held)
+                held, size = [], 0
         if held:
             yield _record_batch(schema, held)
         settle()
@@ -76,10 +71,7 @@ def encoding_sender(encoding: Encoding, plan: Plan) -> Callable[[Iterable[Any]],
     """Encoder and sender in one task, with nothing in between."""
 
     def send_rows(batches: Iterable[Any]) -> Iterator[Any]:
-        try:
-            yield _told(send(plan, encoded(encoding, 0, batches)))
-        except ConfigError as error:
-            raise explained(error) from error.__cause__
+        yield _told(send(plan, encoded(encoding, 0, batches)))
         settle()
 
     return send_rows

@@ -19,9 +19,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from sexton.base.errors import ConfigError, SextonError
+from sexton.base.errors import ConfigError
 from sexton.spark.columns import spark_schema
-from sexton.spark.hints import explained, explaining
 from sexton.spark.options import SourceOptions, parse
 from sexton.spark.ranges import FileRange, Nothing, OffsetRange
 from sexton.spark.tasks import settle
@@ -34,15 +33,12 @@ class SextonSource(DataSource):
     def name(cls) -> str:
         return "sexton"
 
-    @explaining
     def schema(self) -> str:
         return spark_schema(_parse_either(self.options).columns)
 
-    @explaining
     def reader(self, schema: StructType) -> DataSourceReader:
         return SextonReader(_checked(parse(self.options), schema))
 
-    @explaining
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from sexton.spark.streaming import SextonStreamReader
 
@@ -71,13 +67,12 @@ class SextonReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
-    @explaining
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         if options.paths:
             from sexton.spark.files import plan_files
 
-            return list(plan_files(options))
+            return list(plan_files(options)) or [Nothing()]
         from sexton.spark.planning import plan_ranges, with_client
 
         ranges = asyncio.run(with_client(options, lambda client: plan_ranges(client, options)))
@@ -89,15 +84,12 @@ class SextonReader(DataSourceReader):
 
 def read(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
     """What one task gives to Spark."""
-    try:
-        if isinstance(partition, FileRange):
-            from sexton.spark.files import read_files
+    if isinstance(partition, FileRange):
+        from sexton.spark.files import read_files
 
-            yield from read_files(options, partition)
-        elif isinstance(partition, OffsetRange):
-            from sexton.spark.reading import read_range
+        yield from read_files(options, partition)
+    elif isinstance(partition, OffsetRange):
+        from sexton.spark.reading import read_range
 
-            yield from read_range(options, partition)
-        settle()
-    except SextonError as error:
-        raise explained(error) from error.__cause__
+        yield from read_range(options, partition)
+    settle()

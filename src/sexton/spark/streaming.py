@@ -6,6 +6,7 @@ Spark keeps the offsets between batches, and across restarts, as JSON that we gi
 
 as in Spark's own Kafka source, and with the topic's id: a topic that was deleted and made again
 under its name has other records at the same offsets, and nobody would notice by the numbers alone.
+A checkpoint of Spark's own source has no id, and is taken up as it is.
 
 A batch is all that is there, or with `maxOffsetsPerTrigger` a part of it, taken from partitions in
 proportion to what they hold. Partitions that appear are read from their beginning.
@@ -14,7 +15,7 @@ proportion to what they hold. Partitions that appear are read from their beginni
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +31,6 @@ from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.listing import EARLIEST, list_offsets
 from sexton.client.topology import Topology
-from sexton.spark.hints import explaining
 from sexton.spark.loss import DataLoss, begins_later
 from sexton.spark.options import SourceOptions
 from sexton.spark.planning import edges, partitions_of, start_offsets, with_client
@@ -46,12 +46,13 @@ class Offsets:
     """Where a stream stands."""
 
     next: dict[TopicPartition, int] = field(default_factory=dict)
-    ids: dict[str, bytes] = field(default_factory=dict)  # of topics
+    ids: dict[str, bytes] = field(default_factory=dict)  # of topics, as far as they are known
 
     def to_json(self) -> Json:
         told: Json = {}
         for at in sorted(self.next):
-            topic = told.setdefault(at.topic, {_ID: self.ids[at.topic].hex()})
+            known = {_ID: self.ids[at.topic].hex()} if at.topic in self.ids else {}
+            topic = told.setdefault(at.topic, known)
             topic[str(at.partition)] = self.next[at]
         return told
 
@@ -59,7 +60,8 @@ class Offsets:
     def from_json(cls, told: Json) -> Offsets:
         found = cls()
         for topic, entries in told.items():
-            found.ids[topic] = bytes.fromhex(entries.get(_ID, ""))
+            if _ID in entries:
+                found.ids[topic] = bytes.fromhex(entries[_ID])
             for name, offset in entries.items():
                 if name != _ID:
                     found.next[TopicPartition(topic, int(name))] = int(offset)
@@ -73,7 +75,6 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ── where it stands ──
 
-    @explaining
     def initialOffset(self) -> Json:  # noqa: N802
         return asyncio.run(with_client(self._options, self._initial)).to_json()
 
@@ -82,7 +83,6 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = await start_offsets(client, self._options, chosen, topology)
         return Offsets(starts, _ids(topology, chosen))
 
-    @explaining
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         begun = Offsets.from_json(start)
         earliest, now = asyncio.run(with_client(self._options, self._now))
@@ -99,17 +99,14 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.most_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
-    @explaining
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = asyncio.run(with_client(self._options, self._now))[1]
 
-    @explaining
     def reportLatestOffset(self) -> Json:  # noqa: N802
         return asyncio.run(with_client(self._options, self._now))[1].to_json()
 
     # ── what to read ──
 
-    @explaining
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         begun, until = Offsets.from_json(start), Offsets.from_json(end)
         return asyncio.run(
@@ -120,12 +117,15 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         new = [at for at in until.next if at not in begun.next or _replaced(begun, until, at)]
         patience = self._options.patience
         earliest = await list_offsets(client, dict.fromkeys(new, EARLIEST), patience=patience)
+        topology = await client.topology(sorted({at.topic for at in until.next}))
+        ids = _ids(topology, until.next) | until.ids
         ranges = []
         for at, end in until.next.items():
             start = earliest[at] if at in earliest else begun.next[at]
-            ranges.append(OffsetRange(at, start, max(start, end), until.ids[at.topic]))
+            if at not in begun.next and start > 0 and self._options.fail_on_data_loss:
+                raise begins_later(at, 0, start)  # since this batch was planned for the first time
+            ranges.append(OffsetRange(at, start, max(start, end), ids[at.topic]))
         pieces = split(ranges, self._options.least_partitions, self._options.most_records)
-        topology = await client.topology(until.ids)
         leaders: Leaders = {(at, None): topology.place(at).leader for at in until.next}
         return with_shares(pieces, leaders, self._options.max_bytes_per_s)
 
@@ -133,12 +133,13 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read(self._options, partition)
 
 
-def _ids(topology: Topology, chosen: Sequence[TopicPartition]) -> dict[str, bytes]:
+def _ids(topology: Topology, chosen: Iterable[TopicPartition]) -> dict[str, bytes]:
     return {at.topic: topology.topic(at.topic).topic_id for at in chosen}
 
 
 def _replaced(begun: Offsets, now: Offsets, at: TopicPartition) -> bool:
-    return begun.ids.get(at.topic, now.ids[at.topic]) != now.ids[at.topic]
+    both = at.topic in begun.ids and at.topic in now.ids
+    return both and begun.ids[at.topic] != now.ids[at.topic]
 
 
 def _at_most(now: Offsets, target: Offsets) -> Offsets:

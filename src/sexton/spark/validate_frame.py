@@ -66,7 +66,7 @@ class FramePlan:
 # ── columns ──
 
 
-def prepared(df: DataFrame, rules: Rules, asked: Mapping[str, Column]) -> tuple[DataFrame, Any]:
+def prepared(df: DataFrame, asked: Mapping[str, Column]) -> tuple[DataFrame, Any]:
     """The columns that a fold needs, and which numbers are fractions.
 
     `asked` are the expressions by rule (VALUE, SEQUENCE, ID), and `key` and `content`.
@@ -93,7 +93,6 @@ def prepared(df: DataFrame, rules: Rules, asked: Mapping[str, Column]) -> tuple[
     if ID in asked:
         chosen.append(_bytes(df, asked[ID]).alias("_id"))
         chosen.append(_bytes(df, asked["content"]).alias("_content"))
-    del rules
     tasks = int(df.sparkSession.sparkContext.defaultParallelism)
     rows = df.select(*chosen).repartition(tasks, "topic", "partition")
     return rows.sortWithinPartitions(*_PLACES), frozenset(fractions)

@@ -17,7 +17,6 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +27,7 @@ from sexton.audit.checks import ID, MOST_KEYS, SEQUENCE, VALUE
 from sexton.audit.validation import PartitionFacts, Rules, Sighting
 from sexton.base.errors import ConfigError, SextonError
 from sexton.base.findings import Finding
-from sexton.report.audit_words import moment
+from sexton.report.quantities import moment
 from sexton.report.validation_page import (
     ValidationPage,
     finding_of,
@@ -36,7 +35,6 @@ from sexton.report.validation_page import (
     left_out,
     verdict_sentence,
 )
-from sexton.spark.hints import explained
 from sexton.spark.validate_frame import FACTS, FramePlan, folder, prepared
 from sexton.spark.validate_runner import SparkSteps, SparkTasks
 from sexton.spark.validate_telling import Telling
@@ -93,7 +91,8 @@ class Proof:
             finished_ms=found.finished_ms, table=self.table,
             limits=(*found.limits, *left_out(found.partitions)),
             incomplete=tuple((str(at), why) for at, why in found.unread),
-            show_keys=self.show_keys,
+            show_keys=self.show_keys, compared=found.compared,
+            read_by_us=found.read_by_us,
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -137,6 +136,7 @@ def validate(
     content: str | Column = "value",
     source: str | None = None,
     source_id: str | None = None,
+    complete: bool = False,
     compare_isolation: bool = False,
     table: str | Path | None = None,
     table_key: str = "key",
@@ -157,9 +157,11 @@ def validate(
     With a session and a topic, expressions are sexton's, and `options` Kafka's client settings.
     With a DataFrame they are Spark's SQL, or columns; it has the columns of Spark's Kafka source.
     `checkpoint` keeps what is known of keys and ids, so that the next call goes on from there; a
-    stream needs one, and a DataFrame that is none has no use for it. `on_finding` is told of what a
-    stream finds, after it has been kept; and once more after a restart, if the driver was killed
-    while it told. What would be left out is refused.
+    stream needs one, and a DataFrame that is none has no use for it. `on_finding` is given what a
+    micro-batch of a stream was found to have, as one list of `Finding`, after it has been kept; and
+    once more after a restart, if the driver was killed while it told. A DataFrame is judged as it
+    is: whether aborted records are in it is up to whoever read it. What would be left out is
+    refused.
     """
     from pyspark.sql import DataFrame
 
@@ -167,40 +169,40 @@ def validate(
         key=_text(key), value=_text(value), rising="rising" if rising else "never-back",
         sequence=_text(sequence), id=_text(id), content=_text(content) or "value",
         committed=_committed(isolation_level), compare_isolation=compare_isolation, source=source,
-        source_id=source_id, skip_unreadable=skip_unreadable,
+        source_id=source_id, complete=complete, skip_unreadable=skip_unreadable,
     )  # fmt: skip
     place = _local(checkpoint)
     if isinstance(what, DataFrame):
         _refuse(
             "goes with the name of a topic, not with a DataFrame", topic=topic, source=source,
-            source_id=source_id, compare_isolation=compare_isolation or None, table=table,
+            source_id=source_id, complete=complete or None,
+            compare_isolation=compare_isolation or None, table=table,
             table_value=table_value, since_ms=since_ms, until_ms=until_ms,
+            isolation_level=None if rules.committed else isolation_level,  # up to its reader
         )  # fmt: skip
         if not any((rules.value, rules.sequence, rules.id)):
             hint = "give value=, sequence= or id="
-            raise _error("validate", "does not know what has to hold", hint)
+            raise ConfigError("validate", "does not know what has to hold", hint)
         if rising and value is None:
-            raise _error("rising", "says how value has to be", "give value=")
+            raise ConfigError("rising", "says how value has to be", "give value=")
         if not what.isStreaming:
             _refuse(_OF_STREAMS, checkpoint=checkpoint, trigger=trigger, on_finding=on_finding)
         expressions = {VALUE: value, SEQUENCE: sequence, ID: id, "key": key, "content": content}
         frame = _Frame(what, rules, expressions, most_keys, show_keys)
         return frame.start(place, trigger, on_finding) if what.isStreaming else frame.proof()
     if topic is None or bootstrap_servers is None:
-        raise _error("validate", "needs topic and bootstrap_servers, or a DataFrame", None)
+        raise ConfigError("validate", "needs topic and bootstrap_servers, or a DataFrame", None)
     _refuse(_OF_STREAMS, trigger=trigger, on_finding=on_finding)
     compared = None if table is None else _Table(_local(table), table_key, table_value)
-    with _explained():
-        check_question(
-            rules, OfPython(), table=compared and compared.path, table_value=table_value,
-            checkpoint=place, until=until_ms is not None,
-        )  # fmt: skip
+    check_question(
+        rules, OfPython(), table=compared and compared.path, table_value=table_value,
+        checkpoint=place, until=until_ms is not None, since=since_ms is not None,
+    )  # fmt: skip
     asked = Asked(
         bootstrap_servers, topic, rules, dict(options or {}), since_ms=since_ms,
         until_ms=until_ms, most_keys=most_keys,
     )  # fmt: skip
-    with _explained():
-        found = _of_topic(what, asked, place, compared)
+    found = _of_topic(what, asked, place, compared)
     found = replace(found, limits=(*found.limits, *_of_times(since_ms, until_ms)))
     return Proof(found, bootstrap_servers, str(table or ""), show_keys)
 
@@ -219,7 +221,7 @@ def _refuse(why: str, **given: object) -> None:
     """What is not used is not taken: whoever gave it counts on it."""
     for name, each in given.items():
         if each is not None:
-            raise _error(name, why, None)
+            raise ConfigError(name, why, None)
 
 
 class _Table(NamedTuple):
@@ -245,7 +247,7 @@ def _of_topic(
 def _committed(isolation_level: str) -> bool:
     if isolation_level not in ("read_committed", "read_uncommitted"):
         hint = "read_committed or read_uncommitted"
-        raise _error("isolation_level", f"is {isolation_level!r}", hint)
+        raise ConfigError("isolation_level", f"is {isolation_level!r}", hint)
     return isolation_level == "read_committed"
 
 
@@ -261,20 +263,7 @@ def _local(path: str | Path) -> Path: ...
 
 
 def _local(path: str | Path | None) -> Path | None:
-    with _explained():
-        return None if path is None else local_path(path)
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    try:
-        yield
-    except SextonError as error:
-        raise explained(error) from error.__cause__
-
-
-def _error(subject: str, why: str, hint: str | None) -> SextonError:
-    return explained(ConfigError(subject, why, hint))
+    return None if path is None else local_path(path)
 
 
 # ── DataFrames ──
@@ -298,7 +287,7 @@ class _Frame:
             for name, each in expressions.items()
             if each is not None
         }
-        prepared(df, rules, self._asked)  # what is wrong with its columns is said now
+        prepared(df, self._asked)  # what is wrong with its columns is said now
 
     def proof(self) -> Proof:
         started_ms = _now_ms()
@@ -308,7 +297,7 @@ class _Frame:
     def _folded(
         self, df: DataFrame, checkpoint: Checkpoint | None = None, *, again: bool = False
     ) -> list[tuple[PartitionFacts, tuple[str, ...]]]:
-        rows, fractions = prepared(df, self._rules, self._asked)
+        rows, fractions = prepared(df, self._asked)
         seed = random.SystemRandom().getrandbits(63) if checkpoint is None else checkpoint.seed
         kept = {} if checkpoint is None else checkpoint.kept
         plan = FramePlan(
@@ -330,7 +319,7 @@ class _Frame:
     ) -> StreamingQuery:
         if place is None:
             hint = "checkpoint=, a directory that every executor reaches"
-            raise _error("validate", "a stream needs a checkpoint", hint)
+            raise ConfigError("validate", "a stream needs a checkpoint", hint)
         checkpoint = Checkpoint.open(place / "state", "stream", self._rules)
 
         def tell(found: list[Sighting]) -> None:
@@ -392,7 +381,7 @@ def _summed(
         ", ".join(topics) or "the DataFrame", None, rules,
         tuple(sorted(facts, key=lambda each: each.partition)),
         tuple(sighting for each in facts for sighting in each.sightings), counts, unread, limits,
-        started_ms, _now_ms(),
+        started_ms, _now_ms(), read_by_us=False,
     )  # fmt: skip
 
 

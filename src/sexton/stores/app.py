@@ -88,7 +88,11 @@ class App:
         name = f"sexton-stores-{self.config.instance}"
         self._thread = threading.Thread(target=body, name=name, daemon=True)
         self._thread.start()
-        begun.result()
+        failed = begun.exception()
+        if failed is not None:
+            self._thread.join()
+            self._thread = None  # it can be started again once the cause is mended
+            raise failed
 
     def close(self) -> None:
         """Commits, leaves the group, closes the stores; raises if a task had failed."""
@@ -132,7 +136,7 @@ class App:
         finally:
             await instance.end()
         for id_, why in instance.failures.items():
-            raise TaskFailed(f"{id_.task}-{id_.partition}", why)
+            raise TaskFailed(f"{id_.task}-{id_.partition}", why) from instance.causes[id_]
 
     # ── asking ──
 

@@ -74,24 +74,25 @@ class Committing:
     async def _went_astray(self, wanted: int | None, offset: int) -> Elsewhere:
         why = f"the changelog was read to {wanted}, and the first record after it is at {offset}"
         about = {"task": self._name, "why": why}
-        log.warning("commit given up: the task starts again", extra=about)
+        log.warning("%s: commit given up: the task starts again: %s", *about.values(), extra=about)
         await self._producer.abort()
         return Elsewhere(offset)
 
     async def _failed(self, error: SextonError, ending: bool, generation: int) -> Fenced | Unsure:
         about = {"task": self._name, "why": str(error)}
         if is_left_behind(error):
-            log.info("commit refused: the group has gone on", extra=about)
+            log.info("%s: commit refused: the group has gone on: %s", *about.values(), extra=about)
             await self._producer.abort()
             return Fenced("group", generation)
         if is_hopeless(error):
             await self._producer.abort()
             raise NeverTaken(error.subject, error.why, error.hint)
         if is_fenced(error):
-            log.info("commit refused: there is a newer owner", extra=about)
+            log.info("%s: commit refused: there is a newer owner: %s", *about.values(), extra=about)
             return Fenced("producer")
         said = "nobody knows whether it was committed" if ending else "commit failed"
-        log.warning(f"{said}: the task starts again", extra=about)
+        text = "%s: %s: the task starts again: %s"
+        log.warning(text, self._name, said, error, extra=about)
         return Unsure()
 
     async def _leader_epoch(self) -> int:

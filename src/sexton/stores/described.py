@@ -115,7 +115,9 @@ async def _task(
     input_at = TopicPartition(topic, id_.partition)
     changelog_at = TopicPartition(f"{application_id}-{id_.task}-changelog", id_.partition)
     committed = await stable_offset(client, application_id, input_at)
-    input_end = (await changelogs.bounds(client, input_at)).high_watermark
+    input_ = await changelogs.bounds(client, input_at)
+    # Who never committed begins where the input begins, which is not at 0 after retention.
+    next_input = input_.log_start if committed is None else committed.offset
     end = (await changelogs.bounds(client, changelog_at)).high_watermark
     copies = sorted(
         (s.instance, id_ in share.warming) for s, share in members if id_ in share.standby
@@ -127,6 +129,6 @@ async def _task(
         owners[0] if owners else None,
         tuple(Copy(name, warming, warmth[name].get(changelog_at)) for name, warming in copies),
         None if committed is None else committed.offset,
-        input_end - (0 if committed is None else committed.offset),
+        input_.high_watermark - next_input,
         end,
     )

@@ -149,7 +149,8 @@ class Fetcher:
                     await self._look()
                     lost = [at for at in self._readers if at not in self._leaders]
             except (PeerError, Refused) as error:
-                log.info("leaders cannot be looked up", extra={"why": str(error)})
+                why = str(error)
+                log.info("leaders cannot be looked up: %s", why, extra={"why": why})
                 self._client.look_elsewhere()
                 lost = list(self._readers)
             if lost:
@@ -213,7 +214,8 @@ class Fetcher:
             try:
                 await self._fetch(node, wanted)
             except (PeerError, Refused) as error:
-                log.info("fetch failed", extra={"broker": node, "why": str(error)})
+                about = {"broker": node, "why": str(error)}
+                log.info("fetch from broker %d failed: %s", node, error, extra=about)
                 self._lost([reader.at for reader in wanted])
                 await asyncio.sleep(PAUSE_S)
 

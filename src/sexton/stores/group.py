@@ -22,7 +22,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 
-from sexton.base.errors import PeerError, Refused
+from sexton.base.errors import PeerError, Refused, SextonError
 from sexton.base.kafka_errors import KafkaError
 from sexton.client.client import Client
 from sexton.client.connection import refused
@@ -42,6 +42,7 @@ from sexton.protocol.messages.sync_group import (
 )
 from sexton.stores.coordinators import Coordinator
 from sexton.stores.producing import FOR_GOOD, Membership, for_good
+from sexton.stores.repeats import Repeats
 from sexton.stores.sayings import (
     Claims,
     agreed,
@@ -103,6 +104,7 @@ class Group:
         self._member_id = ""
         self._generation = -1
         self._rejoin = asyncio.Event()
+        self._troubles = Repeats()
         self.members = 0  # if we lead: how many there are
         self.rebalances = 0
 
@@ -129,7 +131,7 @@ class Group:
                 await self._left_behind(error)
                 continue
             except PeerError as error:
-                log.warning("cannot join the group", extra={"why": str(error)})
+                self._cannot_join(logging.WARNING, error)
                 self._coordinator.forget()
                 self._client.look_elsewhere()
                 await asyncio.sleep(_PAUSE_S)
@@ -144,7 +146,7 @@ class Group:
         why = self._hindered()
         if why is None:
             return
-        log.error("leaving the group: others go on", extra={"why": why})
+        log.error("leaving the group: others go on: %s", why, extra={"why": why})
         await self.leave()
         await self._forget_all()
         log.info("joining the group again")
@@ -170,7 +172,8 @@ class Group:
 
     async def _left_behind(self, error: Refused) -> None:
         if error.error in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION):
-            log.warning("the group has gone on without us", extra={"why": error.error.name})
+            why = error.error.name
+            log.warning("the group has gone on without us: %s", why, extra={"why": why})
             await self._forget_all()
         elif error.error is KafkaError.REBALANCE_IN_PROGRESS:
             pass
@@ -178,9 +181,14 @@ class Group:
             raise for_good(error)
         else:
             level = logging.INFO if error.error in PASSING else logging.WARNING
-            log.log(level, "cannot join the group", extra={"why": str(error)})
+            self._cannot_join(level, error)
             self._coordinator.forget()
         await asyncio.sleep(_PAUSE_S / 4)
+
+    def _cannot_join(self, level: int, error: SextonError) -> None:
+        why = str(error)
+        if self._troubles.is_news(why):
+            log.log(level, "cannot join the group: %s", why, extra={"why": why})
 
     async def _forget_all(self) -> None:
         self._member_id, self._generation = "", -1
@@ -197,7 +205,8 @@ class Group:
             if answer.error_code:
                 raise refused(answer.error_code, "cannot leave the group")
         except (PeerError, Refused) as error:
-            log.info("the session ends by itself", extra={"why": str(error)})
+            why = str(error)
+            log.info("the session ends by itself: %s", why, extra={"why": why})
         self._member_id = ""
 
     async def _beat(self) -> None:
@@ -222,7 +231,8 @@ class Group:
                 now = loop.time()
                 silent_since = silent_since or now
                 if (now - silent_since) * 1000 > self._config.session_timeout_ms:
-                    log.warning("the group does not hear us any more", extra={"why": str(error)})
+                    why = str(error)
+                    log.warning("the group does not hear us any more: %s", why, extra={"why": why})
                     await self._forget_all()
                     return
                 continue
@@ -231,7 +241,9 @@ class Group:
             if code == KafkaError.REBALANCE_IN_PROGRESS:
                 return
             if code in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION):
-                log.warning("the group has gone on without us", extra={"code": code})
+                why = KafkaError(code).name
+                about = {"why": why, "code": code}
+                log.warning("the group has gone on without us: %s", why, extra=about)
                 await self._forget_all()
                 return
             self._coordinator.forget()
@@ -299,7 +311,7 @@ class Group:
         self.members = len(said)
         inputs, members, wrong = agreed(said)
         for each in wrong:
-            log.error("instances do not agree about their tasks", extra={"why": each})
+            log.error("instances do not agree about their tasks: %s", each, extra={"why": each})
         shares = assign(await self._tasks(inputs, members), members, self._config.standbys)
         return [
             SyncGroupRequestAssignment(name, encode_share(share, inputs))

@@ -54,6 +54,7 @@ class Instance:
         self._pool = ThreadPoolExecutor(8, "sexton-stores-task")
         self.workers: dict[TaskId, Worker] = {}
         self.failures: dict[TaskId, str] = {}
+        self.causes: dict[TaskId, Exception | None] = {}  # of these; None: nothing was raised
         self.input_partitions: dict[str, int] = {}
         self._changelogs: dict[str, Changelog] = {}
         self._failed = asyncio.Event()
@@ -136,7 +137,7 @@ class Instance:
         if closing:
             await asyncio.wait(closing, timeout=_CLOSING_S)
             if (why := self._busy_for(0)) is not None:
-                log.error("this instance ends when process() returns", extra={"why": why})
+                log.error("this instance ends when process() returns: %s", why, extra={"why": why})
             await asyncio.gather(*closing, return_exceptions=True)
         self.workers.clear()
         await self._around.fetcher.close()
@@ -200,7 +201,7 @@ class Instance:
                 found[topic] = len((await self._joining.topology([topic])).topic(topic).partitions)
             except Refused as error:
                 about = {"topic": topic, "why": str(error)}
-                log.warning("its tasks stay where they are", extra=about)
+                log.warning("%s: its tasks stay where they are: %s", topic, error, extra=about)
         return found
 
     def _renewed(self, generation: int) -> None:
@@ -223,12 +224,13 @@ class Instance:
             try:
                 worker = await self._worker(id_)
             except SextonError as error:
-                self._task_failed(id_, str(error))
+                self._task_failed(id_, str(error), error)
                 continue
             worker.give(role, generation)
         self._owned = {id_ for id_ in active if id_ in self.workers}
         about = {"generation": generation, "active": _names(active), "standby": _names(standby)}
-        log.info("share of the tasks", extra=about)
+        text = "share of the tasks in generation %s: %s; copies: %s"
+        log.info(text, *about.values(), extra=about)
         return bool(given_up)
 
     async def _lost(self) -> None:
@@ -242,8 +244,8 @@ class Instance:
                     await asyncio.gather(*(each.heard() for each in self.workers.values()))
                 return
             except TimeoutError:
-                about = {"why": self._busy_for(0) or "a task does not let go"}
-                log.error("out of the group until process() returns", extra=about)
+                why = self._busy_for(0) or "a task does not let go"
+                log.error("out of the group until process() returns: %s", why, extra={"why": why})
 
     def _hindered(self) -> str | None:
         return self._busy_for(self.config.max_poll_interval_ms / 1000)
@@ -263,17 +265,17 @@ class Instance:
             self._warming.discard(id_)
             self._group.ask_again()
 
-    def _task_failed(self, id_: TaskId, why: str) -> None:
-        self.failures[id_] = why
+    def _task_failed(self, id_: TaskId, why: str, error: Exception | None) -> None:
+        self.failures[id_], self.causes[id_] = why, error
         self._failed.set()
 
     async def _tell_restores(self) -> None:
         while True:
             await asyncio.sleep(_TOLD_S)
-            for id_, worker in self.workers.items():
+            for worker in self.workers.values():
                 if worker.restore is not None:
-                    about = {"task": f"{id_.task}-{id_.partition}", "how": str(worker.restore)}
-                    log.info("restoring", extra=about)
+                    about = {"task": str(worker), "how": str(worker.restore)}
+                    log.info("%s: restoring: %s", *about.values(), extra=about)
 
     async def _tell_copies(self) -> None:
         """For people who look from outside; whatever is in the way of it, work goes on."""
@@ -287,7 +289,8 @@ class Instance:
             try:
                 await self._telling.tell(copies.items())
             except Exception as error:  # noqa: BLE001 - whatever it is, nothing hangs on it
-                log.info("cannot tell how warm copies are", extra={"why": str(error)})
+                why = str(error)
+                log.info("cannot tell how warm copies are: %s", why, extra={"why": why})
                 await asyncio.sleep(_QUIET_S)
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 from sexton.base.errors import CorruptLog
 from sexton.base.partitions import TopicPartition
@@ -29,7 +31,7 @@ from sexton.stores.layout import (
     encode_position,
 )
 from sexton.stores.rows import Rows
-from sexton.stores.serdes import serde_of
+from sexton.stores.serdes import Serde, serde_of
 from sexton.stores.surroundings import Surroundings
 from sexton.stores.task import Task
 from sexton.stores.view import Store, View
@@ -86,7 +88,8 @@ class Local:
     def wipe(self, why: str) -> None:
         self._around.numbers.wiped += 1
         name = f"{self.id.task}-{self.id.partition}"
-        log.error("local state is thrown away", extra={"task": name, "why": why})
+        about = {"task": name, "why": why}
+        log.error("%s: local state is thrown away: %s", name, why, extra=about)
         self.disk.wipe()
         self.drop()
 
@@ -107,12 +110,20 @@ class Local:
         key, value = map(serde_of, task.output_serdes)
         self.outputs = Outputs(task.output, key, value, self._around.partitions)
         self.hand = {}
+        self.failed_at: int | None = None  # the input that could not be processed
 
     def view(self, role: str) -> View:
         key, value = map(serde_of, self.task.store_serdes)
         return View(self.disk.look(), key, value, role)
 
     # ── work ──
+
+    @property
+    def where_it_failed(self) -> str:
+        """For the end of a sentence; empty: it was not `process`."""
+        if self.failed_at is None:
+            return ""
+        return f", at offset {self.failed_at} of {self.task.input}-{self.id.partition}"
 
     @property
     def is_large(self) -> bool:
@@ -122,23 +133,37 @@ class Local:
     def process(self, rows: Rows, store: Store, outputs: Outputs, cut: threading.Event) -> None:
         process, add, is_cut = self.task.process, outputs.add, cut.is_set
         key_serde, value_serde = map(serde_of, self.task.input_serdes)
-        keys, values = rows.keys, rows.values
-        if key_serde.name != "bytes":
-            decode = key_serde.decode
-            keys = [None if each is None else decode(each) for each in keys]
-        if value_serde.name != "bytes":
-            decode = value_serde.decode
-            values = [None if each is None else decode(each) for each in values]
-        for offset, time_ms, key, value in zip(
-            rows.offsets, rows.timestamps, keys, values, strict=True
-        ):
-            if is_cut():
-                raise Cut
-            store.offset, store.timestamp_ms = offset, time_ms
-            made = process(key, value, store)
-            if made is not None:
-                for each in made:
-                    add(each, time_ms)
+        keys = self._decoded(key_serde, rows.keys, rows.offsets)
+        values = self._decoded(value_serde, rows.values, rows.offsets)
+        try:
+            for offset, time_ms, key, value in zip(
+                rows.offsets, rows.timestamps, keys, values, strict=True
+            ):
+                if is_cut():
+                    raise Cut
+                store.offset, store.timestamp_ms = offset, time_ms
+                made = process(key, value, store)
+                if made is not None:
+                    for each in made:
+                        add(each, time_ms)
+        except Cut:
+            raise
+        except Exception:
+            self.failed_at = store.offset
+            raise
+
+    def _decoded(
+        self, serde: Serde, found: Sequence[bytes | None], offsets: Sequence[int]
+    ) -> Sequence[Any]:
+        if serde.name == "bytes":
+            return found
+        decode = serde.decode
+        try:
+            return [None if each is None else decode(each) for each in found]
+        except Exception:
+            each_at = zip(offsets, found, strict=True)
+            self.failed_at = next((at for at, each in each_at if not _decodes(serde, each)), None)
+            raise
 
     def batches(
         self, changelog_at: TopicPartition, next_input: int, time_ms: int
@@ -155,3 +180,12 @@ class Local:
         values = [*changes.values(), encode_position(next_input)]
         found[changelog_at] = made(keys, values, [time_ms] * len(keys))
         return found
+
+
+def _decodes(serde: Serde, value: bytes | None) -> bool:
+    try:
+        if value is not None:
+            serde.decode(value)
+    except Exception:  # noqa: BLE001 - a serde may be the user's own
+        return False
+    return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sexton.base.partitions import TopicPartition
-from sexton.client.committed import CommittedBatches
+from sexton.client.committed import committed_batches
 from sexton.client.replica import Chunk
 from sexton.records.columns import Columns
 from sexton.records.decoder import decode
@@ -35,7 +35,7 @@ class Rows:
 
 def rows_of(at: TopicPartition, chunk: Chunk, start: int, end: int | None, asked_ms: int) -> Rows:
     """Of a chunk that was asked for from `start` on; rows at or above `end` are left out."""
-    shown = list(CommittedBatches().of(chunk))
+    shown = list(committed_batches(chunk))
     size = len(chunk.data)
     epoch = -1
     for batch in chunk.batches():

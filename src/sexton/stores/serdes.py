@@ -23,6 +23,7 @@ from sexton.base.errors import ConfigError, CorruptLog
 _INT = struct.Struct(">Q")
 _INT64 = struct.Struct(">q")
 _SIGN = 1 << 63
+_BYTES = (bytes, bytearray, memoryview)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,14 @@ class Serde:
 
 
 def _bytes_in(value: Any) -> bytes:
-    return bytes(value)
+    # Not all that bytes() takes: bytes(12) is twelve zeros, and nobody who writes 12 means them.
+    if isinstance(value, _BYTES):
+        return bytes(value)
+    kind = type(value).__name__
+    raise TypeError(
+        f"the serde is 'bytes', and this is {kind}: name others for keys and values, as in "
+        "store_serdes=('str', 'int') and output_serdes=('str', 'int64')"
+    )
 
 
 def _same(value: bytes) -> bytes:

@@ -26,7 +26,7 @@ class Surroundings:
     fetcher: Fetcher
     pool: ThreadPoolExecutor
     membership: Callable[[], Membership]
-    failed: Callable[[TaskId, str], None]
+    failed: Callable[[TaskId, str, Exception | None], None]
     caught_up: Callable[[TaskId], None]
     partitions: dict[str, Partitioner] = field(default_factory=dict)  # of output topics
     numbers: Numbers = field(default_factory=Numbers)

@@ -19,7 +19,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_type_hints
 
 from sexton.base.errors import ConfigError
 from sexton.stores.serdes import Serde, serde_of
@@ -65,6 +65,20 @@ class Task:
 _NAMED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
+_LEAST = {
+    "commit_interval_ms": 0,  # after each batch of inputs
+    "most_overlay_bytes": 1,
+    "session_timeout_ms": 1,
+    "heartbeat_interval_ms": 1,
+    "rebalance_timeout_ms": 1,
+    "max_poll_interval_ms": 1,
+    "transaction_timeout_ms": 1,
+    "restore_timeout_ms": 1,
+    "request_timeout_ms": 1,
+    "fetch_bytes": 1,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class AppConfig:
     """How an instance runs; Kafka's names where Kafka has the same."""
@@ -97,8 +111,15 @@ class AppConfig:
         if not self.application_id or set(self.application_id) - _NAMED:
             why = f"{self.application_id!r} is no name"
             raise ConfigError("application_id", why, "letters, digits, '.', '_' and '-' are")
+        for option in ("store", "compression"):
+            value, choices = getattr(self, option), get_args(get_type_hints(AppConfig)[option])
+            if value not in choices:
+                raise ConfigError(option, f"is {value!r}, and not one of {', '.join(choices)}")
         if self.standbys < 0:
             raise ConfigError("standbys", f"{self.standbys} copies cannot be kept")
+        for option, least in _LEAST.items():
+            if getattr(self, option) < least:
+                raise ConfigError(option, f"is {getattr(self, option)}, and not at least {least}")
         if self.commit_interval_ms >= self.transaction_timeout_ms:
             why = f"{self.commit_interval_ms} ms is not less than transaction_timeout_ms"
             raise ConfigError("commit_interval_ms", why)

@@ -10,13 +10,20 @@ about that key. Everything else must agree:
     nothing                a record      (cannot be said)
     nothing                nothing       nothing: a key that is there was deleted, or never was
 
-The store is opened read-only, beside the instance that uses it, if there is one.
+The store is opened read-only, beside the instance that uses it, if there is one. So the changelog
+grows and is compacted while it is read, and the table is true of a log that stands still only:
+
+- The record that took the place of another may be behind the end that we read to: what came
+  meanwhile is read as well, and what came while that was.
+- One may go in front of us after an older one of its key was read. But compaction goes from front
+  to back: by then the older one is gone too. So keys that differ are looked at a second time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -26,7 +33,7 @@ from sexton.client.client import Client
 from sexton.client.retrying import PATIENT
 from sexton.machines.stores_events import Checkpoint, Lineage
 from sexton.stores import changelog as changelogs
-from sexton.stores.disks import RocksDisk
+from sexton.stores.disks import DamagedStore, RocksDisk
 from sexton.stores.layout import (
     AFTER_DATA,
     CHECKPOINT,
@@ -35,7 +42,9 @@ from sexton.stores.layout import (
     decode_checkpoint,
     decode_position,
 )
+from sexton.stores.rows import Rows
 
+LOOKS = 3  # each reads what came during the one before: the last of them takes a moment
 Kind = Literal["missing", "extra", "different", "position", "foreign", "beyond"]
 
 
@@ -47,6 +56,10 @@ class Place:
     application: str
     task: str
     partition: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.application}/{self.task}-{self.partition}"
 
     @property
     def changelog(self) -> TopicPartition:
@@ -91,10 +104,19 @@ def summarize(place: Place) -> Summary:
         for key, value in disk.scan(DATA, AFTER_DATA):
             keys += 1
             size += len(key) - len(DATA) + len(value)
-        checkpoint = decode_checkpoint(disk.get(CHECKPOINT))
-        return Summary(place, checkpoint, decode_position(disk.get(POSITION)), keys, size)
+        return Summary(place, *_positions(place, disk), keys, size)
     finally:
         disk.close()
+
+
+def _positions(place: Place, disk: RocksDisk) -> tuple[Checkpoint | None, int | None]:
+    """Of changelog and input; what is no position is damage, and its store is to be named."""
+    try:
+        return decode_checkpoint(disk.get(CHECKPOINT)), decode_position(disk.get(POSITION))
+    except DamagedStore:
+        raise
+    except CorruptLog as error:
+        raise DamagedStore(str(place.path), f"{error.subject} {error.why}") from None
 
 
 def entries(place: Place) -> Iterator[tuple[bytes, bytes]]:
@@ -137,7 +159,7 @@ async def verify(
 async def _verify(
     client: Client, place: Place, disk: RocksDisk, advance: Callable[[int], None]
 ) -> Verified:
-    checkpoint = decode_checkpoint(disk.get(CHECKPOINT))
+    checkpoint, _ = _positions(place, disk)
     if checkpoint is None:
         raise CorruptLog(str(place.path), "has no checkpoint: it was never written to")
     topology = await client.topology([place.changelog.topic])
@@ -147,8 +169,15 @@ async def _verify(
         return _whole(place, checkpoint, "foreign")
     if checkpoint.position > bounds.log_end:
         return _whole(place, checkpoint, "beyond")
-    below, after = await _fold(client, place, checkpoint, bounds.log_start, advance)
-    return _compare(place, checkpoint.position, disk, below, after)
+    fold = partial(_fold, client, place, checkpoint, advance)
+    folded = await fold()
+    keys, unknown, found = _compare(_stored(disk, folded), folded)
+    if found:  # or was a record compacted away in front of us, and an older one seen?
+        doubted = {_key_of(each): None for each in found}
+        again = await fold(doubted)
+        _, more, found = _compare(((key, disk.get(key)) for key in doubted), again)
+        unknown += more
+    return Verified(place, checkpoint.position, keys, unknown, tuple(found))
 
 
 def _whole(place: Place, checkpoint: Checkpoint, kind: Kind) -> Verified:
@@ -156,54 +185,87 @@ def _whole(place: Place, checkpoint: Checkpoint, kind: Kind) -> Verified:
     return Verified(place, checkpoint.position, 0, 0, (about,))
 
 
-Folded = dict[bytes, tuple[int, bytes | None]]
+# ── the changelog ──
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    below: dict[bytes, tuple[int, bytes | None]]  # the last record of each key below the position
+    after: set[bytes]  # keys that have one after it
 
 
 async def _fold(
     client: Client,
     place: Place,
     checkpoint: Checkpoint,
-    start: int,
     advance: Callable[[int], None],
-) -> tuple[Folded, set[bytes]]:
-    """The last record of each key below the position, and the keys that have one after it."""
-    below: Folded = {}
-    after: set[bytes] = set()
-    end = (await changelogs.bounds(client, place.changelog)).high_watermark
-    topic_id = checkpoint.lineage.topic_id
-    replayed = changelogs.replay(client, place.changelog, topic_id, start, end, PATIENT)
-    async for rows in replayed:
-        for offset, key, value in zip(rows.offsets, rows.keys, rows.values, strict=True):
-            if key is None:
-                continue
-            if offset < checkpoint.position:
-                below[key] = (offset, value)
-            else:
-                after.add(key)
-        advance(rows.size_bytes)
-    return below, after
+    only: Container[bytes] | None = None,
+) -> Folded:
+    folded = Folded({}, set())
+    bounds = await changelogs.bounds(client, place.changelog)
+    start, end = bounds.log_start, bounds.high_watermark
+    for _ in range(LOOKS):
+        if start >= end:
+            break
+        topic_id = checkpoint.lineage.topic_id
+        replayed = changelogs.replay(client, place.changelog, topic_id, start, end, PATIENT)
+        async for rows in replayed:
+            _add(folded, rows, checkpoint.position, only)
+            advance(rows.size_bytes)
+        start, end = end, (await changelogs.bounds(client, place.changelog)).high_watermark
+    return folded
+
+
+def _add(folded: Folded, rows: Rows, position: int, only: Container[bytes] | None) -> None:
+    for offset, key, value in zip(rows.offsets, rows.keys, rows.values, strict=True):
+        if key is None or (only is not None and key not in only):
+            continue
+        if offset < position:
+            folded.below[key] = (offset, value)
+        else:
+            folded.after.add(key)
+
+
+# ── the comparison ──
+
+
+def _stored(disk: RocksDisk, folded: Folded) -> Iterator[tuple[bytes, bytes | None]]:
+    """What the store has, and what it lacks though the changelog names it."""
+    seen: set[bytes] = set()
+    for key, value in disk.scan(DATA, AFTER_DATA):
+        seen.add(key)
+        yield key, value
+    for key in folded.below:
+        if key not in seen:
+            yield key, disk.get(key)  # the input position is in no scan
 
 
 def _compare(
-    place: Place, position: int, disk: RocksDisk, below: Folded, after: set[bytes]
-) -> Verified:
-    differences: list[Difference] = []
+    stored: Iterable[tuple[bytes, bytes | None]], folded: Folded
+) -> tuple[int, int, list[Difference]]:
+    """How many keys the store has, of how many nothing can be said, and which differ."""
     keys = unknown = 0
-    stored_keys: set[bytes] = set()
-    for key, stored in disk.scan(DATA, AFTER_DATA):
-        keys += 1
-        stored_keys.add(key)
-        offset, logged = below.get(key, (None, None))
-        if offset is None and key in after:
+    found: list[Difference] = []
+    for key, value in stored:
+        keys += value is not None and key != POSITION
+        offset, logged = folded.below.get(key, (None, None))
+        if offset is None and key in folded.after:
             unknown += 1
-        elif stored != logged:
-            kind: Kind = "extra" if logged is None else "different"
-            differences.append(Difference(kind, key[1:], stored, logged, offset))
-    for key, (offset, logged) in below.items():
-        if key == POSITION:
-            if disk.get(POSITION) != logged:
-                found = disk.get(POSITION)
-                differences.append(Difference("position", b"", found, logged, offset))
-        elif logged is not None and key not in stored_keys:
-            differences.append(Difference("missing", key[1:], None, logged, offset))
-    return Verified(place, position, keys, unknown, tuple(differences))
+        elif value != logged:
+            kind = _kind(key, value, logged)
+            shown = b"" if kind == "position" else key[len(DATA) :]
+            found.append(Difference(kind, shown, value, logged, offset))
+    return keys, unknown, found
+
+
+def _kind(key: bytes, stored: bytes | None, logged: bytes | None) -> Kind:
+    if key == POSITION:
+        return "position"
+    if logged is None:
+        return "extra"
+    return "missing" if stored is None else "different"
+
+
+def _key_of(found: Difference) -> bytes:
+    """As it is in the changelog."""
+    return POSITION if found.kind == "position" else DATA + found.key

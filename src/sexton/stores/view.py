@@ -115,10 +115,6 @@ class Store:
         """What was written since the last commit; the overlay stays until it is applied."""
         return self._overlay
 
-    def drop(self) -> None:
-        """Forgets what was written since the last commit."""
-        self._overlay, self.overlay_bytes = {}, 0
-
 
 def after_prefix(raw: bytes) -> bytes:
     """The first key that does not begin with it."""

@@ -63,6 +63,7 @@ from sexton.stores.following import Following
 from sexton.stores.local import Local
 from sexton.stores.numbers import Progress
 from sexton.stores.producing import FOR_GOOD, PATIENCE, TaskProducer, for_good
+from sexton.stores.repeats import Repeats
 from sexton.stores.rows import Rows
 from sexton.stores.surroundings import Surroundings
 from sexton.stores.task import Task
@@ -118,6 +119,7 @@ class Worker:
         self._input_lag = -1
         self.on_disk: tuple[int, int | None] = (0, None)  # changelog and input positions
         self.stopped: str | None = None
+        self._troubles = Repeats()
 
     def __str__(self) -> str:
         return f"{self.id.task}-{self.id.partition}"
@@ -302,7 +304,9 @@ class Worker:
                 raise for_good(error) from None
             if isinstance(effect, Run) and code in _GONE:
                 raise InputGone(str(self._input_at), error.why, _INPUT_HINT) from None
-            log.warning("waiting for Kafka", extra={"task": str(self), "why": str(error)})
+            if self._troubles.is_news(str(error)):
+                about = {"task": str(self), "why": str(error)}
+                log.warning("%s: waiting for Kafka: %s", self, error, extra=about)
             await self._following.drop()
             self._around.fetcher.forget(self._input_at)
             await asyncio.sleep(_RETRY_S)
@@ -355,16 +359,16 @@ class Worker:
     def _stop(self, why: str) -> None:
         self.stopped = why
         self._around.numbers.refused_promotions += 1
-        log.error("task stopped", extra={"task": str(self), "why": why})
-        self._around.failed(self.id, why)
+        log.error("%s: task stopped: %s", self, why, extra={"task": str(self), "why": why})
+        self._around.failed(self.id, why, None)
 
     def _broke(self, error: Exception) -> None:
         """`process` raised, or we are wrong: nothing of it is committed."""
-        hint = error.hint if isinstance(error, SextonError) else None
-        self.stopped = f"{type(error).__name__}: {error}" + (f" ({hint})" if hint else "")
-        log.error("task failed", extra={"task": str(self), "why": self.stopped}, exc_info=error)
+        self.stopped = why = f"{type(error).__name__}: {error}{self._local.where_it_failed}"
+        about = {"task": str(self), "why": why}
+        log.error("%s: task failed: %s", self, why, extra=about, exc_info=error)
         self._settled()
-        self._around.failed(self.id, self.stopped)
+        self._around.failed(self.id, why, error)
 
     # ── reading the changelog ──
 
@@ -442,5 +446,6 @@ class Worker:
         self._promoting_s = 0.0
         self._committing.last_s = time.monotonic()
         self._around.numbers.promoted(took_s)
-        about = {"task": str(self), "ms": round(took_s * 1000), "position": self.position}
-        log.info("task is active", extra=about)
+        took_ms, at = round(took_s * 1000), self.position
+        about = {"task": str(self), "ms": took_ms, "position": at}
+        log.info("%s: task is active after %d ms, at %d", self, took_ms, at, extra=about)

@@ -13,8 +13,8 @@ run to run. The same key going wrong in another way is another finding.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -34,6 +34,7 @@ F = TypeVar("F", bound=Identified)
 @dataclass(frozen=True, slots=True)
 class Baseline:
     acknowledged: frozenset[str] = frozenset()
+    reasons: Mapping[str, str] = field(default_factory=dict)  # by identity, what people wrote
 
     def splits(self, findings: Iterable[F]) -> tuple[tuple[F, ...], tuple[F, ...]]:
         """(those that are new, those that are acknowledged)"""
@@ -44,21 +45,42 @@ class Baseline:
         return tuple(new), tuple(known)
 
 
+NOTHING = Baseline()
+
+
 def load_baseline(path: Path) -> Baseline:
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-        return Baseline(frozenset(str(each["identity"]) for each in told["acknowledged"]))
+        reasons = {
+            str(each["identity"]): str(each.get("why") or "") for each in told["acknowledged"]
+        }
+        return Baseline(frozenset(reasons), reasons)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         hint = "write one with --write-baseline"
         raise ConfigError(str(path), f"cannot be read: {why}", hint) from error
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         hint = '{"acknowledged": [{"identity": "...", "why": "..."}]}'
         raise ConfigError(str(path), "is not a baseline of findings", hint) from None
 
 
-def write_baseline(path: Path, findings: Iterable[Identified]) -> None:
-    """Acknowledges all of these; a person may shorten the list and say why."""
+def baseline_before(path: Path) -> Baseline:
+    """What is about to be written over; ConfigError if it is something else."""
+    is_there = path.is_file() and path.stat().st_size
+    return load_baseline(path) if is_there else Baseline()
+
+
+def write_baseline(path: Path, findings: Iterable[Identified], known: Baseline = NOTHING) -> None:
+    """Acknowledges all of these; a person may shorten the list and say why.
+
+    What people said before stays, in this file or in one that is `known`.
+    """
     identities = sorted({finding.identity for finding in findings})
-    told = {"acknowledged": [{"identity": each, "why": ""} for each in identities]}
+    before = baseline_before(path).reasons
+    told = {
+        "acknowledged": [
+            {"identity": each, "why": known.reasons.get(each) or before.get(each, "")}
+            for each in identities
+        ]
+    }
     path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")

@@ -28,7 +28,7 @@ Place = tuple[TopicPartition, int, int, bool]  # partition, broker, end and kind
 
 
 class Journal:
-    """Of one audit, in one file; created when the first replica has been read."""
+    """Of one audit, in one file; created when it is planned."""
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
         self._path = path

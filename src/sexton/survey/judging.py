@@ -7,17 +7,13 @@ from collections.abc import Iterator
 from sexton.audit.compare import (
     KeySuspicion,
     SpanSuspicion,
-    confirmed_spans,
-    key_suspicions,
     look_at,
     ranges_differing,
 )
 from sexton.audit.finding import AuditFinding
 from sexton.audit.rules import judge_alone, judge_gaps, judge_key, judge_range, judge_span
 from sexton.survey.evidence import Bench, bench
-from sexton.survey.rounds import Case
-
-MOST_JUDGED = 100  # of one partition; each costs a read of every replica, and nobody reads more
+from sexton.survey.rounds import MOST_JUDGED, Case
 
 
 async def judge(case: Case) -> None:
@@ -26,9 +22,10 @@ async def judge(case: Case) -> None:
         case.findings += judge_alone(facts)
     if not case.plan.compacted and case.plan.groups:
         case.findings += judge_gaps(case.facts_of(0))
-    suspicions = list(_suspicions(case))
-    ranges = list(_ranges(case))
-    case.not_judged = max(0, len(suspicions) - MOST_JUDGED) + max(0, len(ranges) - MOST_JUDGED)
+    suspicions, ranges = case.suspicions, list(_ranges(case))
+    case.not_judged = sum(case.left_out.values()) + sum(
+        max(0, len(each) - MOST_JUDGED) for each in (suspicions, ranges)
+    )
     if suspicions or ranges:
         async with bench(case.plan) as at:
             for suspicion in suspicions[:MOST_JUDGED]:
@@ -38,14 +35,6 @@ async def judge(case: Case) -> None:
                 windows = await at.windows(first, end, nodes)
                 case.findings += judge_range(case.plan.partition, list(windows.values()))
         case.unread.update(at.unreadable)
-
-
-def _suspicions(case: Case) -> Iterator[KeySuspicion | SpanSuspicion]:
-    for group in range(len(case.plan.groups)):
-        found = case.entries_of(group)
-        if found:
-            yield from key_suspicions(found)
-            yield from confirmed_spans(case.span_suspicions(group), found)
 
 
 def _ranges(case: Case) -> Iterator[tuple[int, int, int]]:

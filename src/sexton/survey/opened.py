@@ -15,7 +15,7 @@ from sexton.audit.facts import CoordinatorState, ReplicaFacts
 from sexton.audit.rules import judge_open
 from sexton.base.errors import SextonError
 from sexton.client.client import Client
-from sexton.client.transactions import longest_transaction_ms, transactions
+from sexton.client.transactions import Transactions, longest_transaction_ms, transactions
 from sexton.survey.evidence import Bench, bench
 from sexton.survey.rounds import Case
 
@@ -30,7 +30,7 @@ async def judge_opened(client: Client, cases: list[Case]) -> None:
     odd = [case for case in cases if _is_odd(list(case.furthest().values()), now_ms)]
     if not odd:
         return
-    known = await _coordinators(client, odd)
+    told = await transactions(client, {each for case in odd for each in _producers(case)})
     longest_ms = await longest_transaction_ms(client)
     for case in odd:
         first = list(case.furthest().values())
@@ -44,7 +44,7 @@ async def judge_opened(client: Client, cases: list[Case]) -> None:
         case.findings += judge_open(
             first,
             second,
-            known,
+            _states(told, case),
             now_ms=now_ms,
             longest_ms=longest_ms,
             windows=list(windows.values()),
@@ -58,27 +58,31 @@ def _is_odd(facts: list[ReplicaFacts], now_ms: int) -> bool:
     return old or any(each != opened[0] for each in opened)
 
 
-async def _coordinators(client: Client, cases: list[Case]) -> dict[int, CoordinatorState | None]:
-    """By producer: None if no coordinator knows it; left out if one could not be asked."""
-    wanted = {
-        each.producer_id: case.plan.partition
-        for case in cases
-        for facts in case.furthest().values()
-        for each in facts.open
-    }
-    if not wanted:
-        return {}
-    asked = await transactions(client, wanted)
-    known: dict[int, CoordinatorState | None] = dict.fromkeys(wanted) if asked.complete else {}
-    for producer, each in asked.by_producer.items():
-        known[producer] = CoordinatorState(
-            producer,
-            each.epoch,
-            each.state,
-            each.started_ms,
-            each.timeout_ms,
-            wanted[producer] in each.partitions,
-        )
+def _producers(case: Case) -> list[int]:
+    """Of transactions that are open somewhere."""
+    every = (each.producer_id for facts in case.furthest().values() for each in facts.open)
+    return sorted(set(every))
+
+
+def _states(told: Transactions, case: Case) -> dict[int, CoordinatorState | None]:
+    """By producer: None if no coordinator knows it; left out if one could not be asked.
+
+    A transaction may be open in several partitions, and its coordinator may have ended it in one.
+    """
+    known: dict[int, CoordinatorState | None] = {}
+    for producer in _producers(case):
+        each = told.by_producer.get(producer)
+        if each is not None:
+            known[producer] = CoordinatorState(
+                producer,
+                each.epoch,
+                each.state,
+                each.started_ms,
+                each.timeout_ms,
+                case.plan.partition in each.partitions,
+            )
+        elif told.complete:
+            known[producer] = None
     return known
 
 

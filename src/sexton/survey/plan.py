@@ -19,13 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sexton.audit.facts import Scope
-from sexton.base.errors import (
-    PeerError,
-    Refused,
-    SextonError,
-    no_such_partition,
-    no_such_topic,
-)
+from sexton.base.errors import Refused, SextonError, no_such_partition, no_such_topic
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
@@ -245,12 +239,10 @@ async def _planned(
     }
     stands, unreadable = await look(client, place.partition, place.replicas, silent)
     start = 0
-    if wanted.since_ms is not None and stands:
-        try:
-            start = await _offset_of(client, place, wanted.since_ms)
-        except SextonError as error:  # nothing of it is compared, and everyone is told
-            why = f"{error.subject}: {error.why}"
-            stands, unreadable = {}, tuple((node, why) for node in place.replicas)
+    if wanted.since_ms is not None:
+        start, failed = await _offset_of(client, place.partition, stands, wanted.since_ms)
+        stands = {node: each for node, each in stands.items() if node not in failed}
+        unreadable = (*unreadable, *failed.items())
     compacted = _is_compacted(config)
     groups = grouped(place.partition, compacted, place.isr, stands, start=start, seed=seed)
     return PartitionPlan(
@@ -289,11 +281,23 @@ async def look(
     return stands, tuple(unreadable)
 
 
-async def _offset_of(client: Client, place: PartitionPlace, time_ms: int) -> int:
-    """Where the leader's first record from this time on is; its log end if there is none."""
-    if place.leader < 0:
-        raise PeerError(str(place.partition), "has no leader to ask for an offset by time")
-    return await client.replica(place.partition, place.leader).offset_at(time_ms)
+async def _offset_of(
+    client: Client, partition: TopicPartition, stands: Mapping[int, ReplicaOffsets], time_ms: int
+) -> tuple[int, dict[int, str]]:
+    """Where the first record from this time on is, and those that cannot say, with the reason.
+
+    Every replica is asked: cleaners may have removed it everywhere but on the one that is wrong.
+    Who has nothing since then names its end, which may be long ago, and does not count.
+    """
+    offsets: dict[int, int] = {}
+    failed: dict[int, str] = {}
+    for node in stands:
+        try:
+            offsets[node] = await client.replica(partition, node).offset_at(time_ms)
+        except SextonError as error:
+            failed[node] = f"{error.subject}: {error.why}"
+    held = [offset for node, offset in offsets.items() if offset < stands[node].high_watermark]
+    return min(held, default=max(offsets.values(), default=0)), failed
 
 
 def grouped(

@@ -3,6 +3,7 @@
     first round    digests of every replica            (tasks, all partitions at once)
     second round   keys of buckets that differ;        (tasks, few partitions)
                    data of aborted transactions that some replicas do not know of
+    and again      keys that one task has no room for  (tasks, hardly any)
     third look     the stretch in question, of every replica, and the rules (`judging`)
 
 On a healthy cluster the first round is nearly all there is: replicas that were cleaned at other
@@ -15,18 +16,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from sexton.audit.compare import (
+    KeySuspicion,
     SpanSuspicion,
+    confirmed_spans,
     differing_buckets,
+    key_suspicions,
+    lowest_ceiling,
     span_suspicions,
     was_compacted,
 )
 from sexton.audit.facts import AbortedSpan, BucketEntries, ReplicaFacts
 from sexton.audit.finding import AuditFinding
+from sexton.audit.key_entries import HIGHEST
 from sexton.client.replica import ReplicaOffsets
 from sexton.survey.plan import Group, PartitionPlan
 from sexton.survey.tasks import FoldTask
 
 At = tuple[int, int]  # which group of the plan, which node
+
+# Of one partition, for its keys: each reads all replicas and has room for ten thousand or more.
+MOST_READINGS = 10
+# Of one partition; each costs a read of every replica, and nobody reads more.
+MOST_JUDGED = 100
 
 
 @dataclass(slots=True)
@@ -35,10 +46,13 @@ class Case:
 
     plan: PartitionPlan
     facts: dict[At, ReplicaFacts] = field(default_factory=dict)
-    entries: dict[At, BucketEntries] = field(default_factory=dict)
+    entries: dict[At, BucketEntries] = field(default_factory=dict)  # until they are compared
+    suspicions: list[KeySuspicion | SpanSuspicion] = field(default_factory=list)
+    ceilings: dict[int, int] = field(default_factory=dict)  # by group: compared up to here
+    left_out: dict[int, int] = field(default_factory=dict)  # by group: keys from there on, about
     findings: list[AuditFinding] = field(default_factory=list)
     unread: dict[int, str] = field(default_factory=dict)  # node, why
-    not_judged: int = 0  # what differs and was not looked at one by one
+    not_judged: int = 0  # what differs, or may, and was not looked at one by one
 
     def __post_init__(self) -> None:
         self.unread.update(self.plan.unreadable)
@@ -128,6 +142,32 @@ def second_round(case: Case, stands: Mapping[int, ReplicaOffsets]) -> Iterator[t
                     (number, node),
                     FoldTask(fresh.scope, case.plan.places[node], buckets, spans),
                 )
+
+
+def compare_entries(case: Case) -> None:
+    """Turns the entries that were read into suspicions."""
+    for number in range(len(case.plan.groups)):
+        found = case.entries_of(number)
+        if not found:
+            continue
+        case.suspicions += key_suspicions(found)
+        if number not in case.ceilings:  # the first reading has looked at transactions as well
+            case.suspicions += confirmed_spans(case.span_suspicions(number), found)
+        case.ceilings[number] = lowest_ceiling(found)
+        case.left_out[number] = max(each.left_out for each in found)
+    case.entries.clear()
+
+
+def next_reading(case: Case, at: At, task: FoldTask) -> FoldTask | None:
+    """The same once more, for keys that there was no room for; None if that is not needed.
+
+    Nor is it if more is suspected by now than will be judged: all cannot be said any more.
+    """
+    number, node = at
+    ceiling = case.ceilings.get(number, HIGHEST)
+    if ceiling == HIGHEST or node in case.unread or len(case.suspicions) > MOST_JUDGED:
+        return None
+    return replace(task, floor=ceiling, spans=())
 
 
 def _fresh(group: Group, stands: Mapping[int, ReplicaOffsets]) -> Group | None:

@@ -32,10 +32,13 @@ from sexton.survey.places import Place, open_place
 from sexton.survey.plan import PartitionPlan, Plan, Wanted, plan
 from sexton.survey.plan_files import plan_files
 from sexton.survey.rounds import (
+    MOST_READINGS,
     At,
     Case,
+    compare_entries,
     differs,
     first_round,
+    next_reading,
     second_round,
     take_for_compacted,
     take_for_plain,
@@ -66,7 +69,7 @@ class PartitionSurvey:
     facts: dict[int, ReplicaFacts]  # by node
     findings: tuple[AuditFinding, ...]
     unread: dict[int, str]  # node, why
-    not_judged: int  # keys and transactions that differ too, beyond those looked at one by one
+    not_judged: int  # keys, transactions, stretches that may differ too: nobody looked at them
 
     @property
     def partition(self) -> TopicPartition:
@@ -158,7 +161,11 @@ class _Audit:
         if self._journal is None:
             return planned
         self._journal.begin(plan.seed, {each.partition: each.groups for each in plan.partitions})
-        return replace(planned, groups=self._journal.groups.get(planned.partition, planned.groups))
+        groups = self._journal.groups.get(planned.partition, ())
+        nodes = {node for group in groups for node in group.nodes}
+        # Replicas may have come or gone since then: all that are there now must be compared.
+        fits = set(planned.stands) <= nodes <= set(planned.places)
+        return replace(planned, groups=groups) if fits else planned
 
     # ── rounds ──
 
@@ -184,9 +191,16 @@ class _Audit:
             for case in cases
             for at, task in second_round(case, stands[case.plan.partition])
         ]
-        for case, at, result in self._results("looking again where they differ", wanted):
-            if isinstance(result, BucketEntries):
-                case.entries[at] = result
+        for _reading in range(MOST_READINGS):
+            if not wanted:
+                return
+            for case, at, result in self._results("looking again where they differ", wanted):
+                if isinstance(result, BucketEntries):
+                    case.entries[at] = result
+            for case in cases:
+                compare_entries(case)
+            again = [(case, at, next_reading(case, at, task)) for case, at, task in wanted]
+            wanted = [(case, at, task) for case, at, task in again if task is not None]
 
     def _results(
         self, what: str, wanted: list[tuple[Case, At, FoldTask]]

@@ -40,6 +40,7 @@ class FoldTask:
     spans: tuple[AbortedSpan, ...] = ()  # aborted elsewhere: is any data of them shown here?
     max_bytes_per_s: int | None = None
     most_keys: int | None = None
+    floor: int = 0  # of entries: fingerprints below it were asked for already
     size: int = 0  # about how many bytes there are to read; 0: nobody knows
 
 
@@ -91,7 +92,13 @@ async def _fold(task: FoldTask, reader: Reader) -> ReplicaFacts | BucketEntries:
 
 async def _fold_from(start: int, task: FoldTask, reader: Reader) -> ReplicaFacts | BucketEntries:
     most_keys = MOST_KEYS if task.most_keys is None else task.most_keys
-    fold = Fold(task.scope, buckets=task.buckets, spans=task.spans, most_keys=most_keys)
+    fold = Fold(
+        task.scope,
+        buckets=task.buckets,
+        spans=task.spans,
+        most_keys=most_keys,
+        floor=task.floor,
+    )
     read_to = start
     while True:
         async for chunk in _steadily(reader, start):

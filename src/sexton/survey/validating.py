@@ -8,6 +8,7 @@
     first round     every partition against its rules          one task each, no shuffle
     second round    ids that two partitions may have           only where bits overlap
     order           the output beside its source               only with a source
+    losses          the source beside its output               only if it has to be complete
     evidence        both records of each sighting, read again  the first of them
 
 Nothing is written to the cluster.
@@ -23,7 +24,15 @@ from typing import Any, Protocol, TypeVar
 
 from sexton.audit.across import Candidates, Overlap, repeated, sketch_bits
 from sexton.audit.checks import MOST_KEYS, MOST_SIGHTINGS
-from sexton.audit.validation import ORDER_VIOLATION, PartitionFacts, Rules, Sighting
+from sexton.audit.validation import (
+    COMPLETE,
+    LOST,
+    ORDER_VIOLATION,
+    SOURCE,
+    PartitionFacts,
+    Rules,
+    Sighting,
+)
 from sexton.base.errors import (
     ConfigError,
     PeerError,
@@ -50,7 +59,9 @@ from sexton.survey.validating_tasks import (
     Failed,
     Folded,
     Later,
+    LossTask,
     Misread,
+    Missed,
     Ordered,
     OrderTask,
     Starts,
@@ -160,6 +171,9 @@ class Validation:
     limits: tuple[str, ...]  # what was not looked at, in sentences
     started_ms: int
     finished_ms: int
+    # By what the topic was compared with (SOURCE, TABLE): how many records and rows could be.
+    compared: Mapping[str, int] = field(default_factory=dict)
+    read_by_us: bool = True  # False: rows of a DataFrame, of an isolation level that nobody knows
 
 
 def validate(asked: Asked, runner: TaskRunner, watcher: Watcher | None = None) -> Validation:
@@ -176,6 +190,7 @@ class _Run:
         self._unread: dict[TopicPartition, str] = {}
         self._starts: Starts = {}
         self._limits: list[str] = []
+        self._compared: dict[str, int] = {}
 
     def run(self) -> Validation:
         asked = self._asked
@@ -191,6 +206,8 @@ class _Run:
             self._second(stretches, overlap)
         if asked.rules.source is not None:
             self._order(stretches, plan.source)
+        if asked.rules.complete:
+            self._losses(stretches, plan.source)
         self._limits += lost_beginnings(self._starts)
         self._sightings.sort(key=lambda each: (each.partition, each.offset, each.code))
         looked_at = finish(with_evidence(asked.where(), asked.rules, self._sightings))
@@ -198,7 +215,7 @@ class _Run:
             asked.topic, plan.cluster_id, asked.rules,
             tuple(sorted(self._facts, key=lambda each: each.partition)),
             tuple(looked_at), self._counts, tuple(sorted(self._unread.items())),
-            tuple(self._limits), started_ms, _now_ms(),
+            tuple(self._limits), started_ms, _now_ms(), self._compared,
         )  # fmt: skip
 
     # ── rounds ──
@@ -251,16 +268,48 @@ class _Run:
             OrderTask(where, each, asked.rules, self._seed, source)
             for each in left_of(stretches, self._starts)
         ]
-        unknown = 0
+        unknown = judged = 0
         for _task, result in self._results(f"comparing with {asked.rules.source}", tasks):
             if isinstance(result, Ordered):
                 self._sightings += result.sightings
                 self._count({ORDER_VIOLATION: result.count})
                 unknown += result.unknown
+                judged += result.judged
+        self._compared[SOURCE] = judged
         if unknown:
             self._limits.append(
                 f"{unknown:,} records have an id that {asked.rules.source} does not have, or has"
                 " twice: their order was not judged."
+            )
+
+    def _losses(self, stretches: Sequence[Stretch], source: tuple[Stretch, ...]) -> None:
+        asked = self._asked
+        if any(at.topic == asked.topic for at in self._unread):
+            return  # what seems to be lost may be there, and the report says that nobody knows
+        output = tuple(left_of(stretches, self._starts))
+        tasks = [
+            LossTask(self._where(source), each, asked.rules, self._seed, output)
+            for each in left_of(source, self._starts)
+        ]
+        unreadable = judged = 0
+        for _task, result in self._results(f"looking for what {asked.rules.source} has", tasks):
+            if isinstance(result, Missed):
+                self._sightings += result.sightings
+                self._count({LOST: result.count})
+                unreadable += result.unreadable
+                judged += result.judged
+        self._compared[COMPLETE] = judged
+        if unreadable:
+            self._limits.append(
+                f"{unreadable:,} records of {asked.rules.source} have no id, and were not looked"
+                " for."
+            )
+        begun = [each for each in left_of(output, self._starts) if each.start]
+        if begun and self._counts.get(LOST):
+            first = begun[0]
+            self._limits.append(
+                f"{first.partition} begins at offset {first.start}: what has been deleted before"
+                " it is called lost, as in other partitions that have lost their beginning."
             )
 
     def _results(self, what: str, tasks: Sequence[Task]) -> Iterator[tuple[Task, Any]]:
@@ -310,15 +359,25 @@ async def planned(
     async with asked.where().client() as client:
         names = [asked.topic, *([rules.source] if rules.source else [])]
         topology = await _topology(client, names, patience)
-        stretches = await _stretches(client, topology, asked, unread, given_up, begun)
         source: tuple[Stretch, ...] = ()
-        if rules.source:
-            whole = replace(
-                asked, topic=rules.source, partitions=(), since_ms=None, until_ms=None,
-                rules=replace(rules, compare_isolation=False),
-            )  # fmt: skip
-            source = await _stretches(client, topology, whole, unread)
+        if rules.complete:  # first: what is written meanwhile must not be in the source alone
+            source = await _source(client, topology, asked, unread)
+        stretches = await _stretches(client, topology, asked, unread, given_up, begun)
+        if rules.source and not rules.complete:
+            source = await _source(client, topology, asked, unread)
         return Planned(topology.cluster_id, stretches, source, unread)
+
+
+async def _source(
+    client: Client, topology: Topology, asked: Asked, unread: dict[TopicPartition, str]
+) -> tuple[Stretch, ...]:
+    """All of the topic that this one is made from."""
+    assert asked.rules.source is not None
+    whole = replace(
+        asked, topic=asked.rules.source, partitions=(), since_ms=None, until_ms=None,
+        rules=replace(asked.rules, compare_isolation=False),
+    )  # fmt: skip
+    return await _stretches(client, topology, whole, unread)
 
 
 async def _topology(client: Client, names: Sequence[str], patience: Patience) -> Topology:
@@ -345,7 +404,8 @@ async def _topology(client: Client, names: Sequence[str], patience: Patience) ->
 
 async def cautions(asked: Asked) -> list[str]:
     """What one has to know to read the findings rightly, as sentences."""
-    if asked.rules.sequence is None:
+    rules = asked.rules
+    if rules.sequence is None and not rules.complete:
         return []
     try:
         async with asked.where().client() as client:
@@ -354,9 +414,8 @@ async def cautions(asked: Asked) -> list[str]:
         return []  # not everybody may ask
     if "compact" not in (told[asked.topic].get(CLEANUP_POLICY) or ""):
         return []
-    return [
-        f"{asked.topic} is compacted: numbers that are missing may simply have been superseded."
-    ]
+    what = "records" if rules.complete else "numbers"
+    return [f"{asked.topic} is compacted: {what} that are missing may simply have been superseded."]
 
 
 async def _stretches(

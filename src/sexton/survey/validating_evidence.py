@@ -15,7 +15,7 @@ import numpy as np
 
 from sexton.audit.expressions import Expression, parts
 from sexton.audit.fields import Rows, together
-from sexton.audit.validation import NO_OFFSET, Rules, Sighting
+from sexton.audit.validation import LOST, NO_OFFSET, Rules, Sighting
 from sexton.base.errors import SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
@@ -59,9 +59,12 @@ class _Look:
     def __init__(self, rules: Rules) -> None:
         self._key = parts(rules.key, "--key")
         self._id: tuple[Expression, ...] = parts(rules.id, "--id") if rules.id else ()
+        source_id = rules.source_id or rules.id
+        self._source_id = parts(source_id, "--source-id") if source_id else ()
 
     async def at(self, client: Client, sighting: Sighting) -> Sighting:
-        new = await self._record(client, sighting.partition, sighting.offset)
+        id_ = self._source_id if sighting.code == LOST else self._id
+        new = await self._record(client, sighting.partition, sighting.offset, id_)
         if new is not None:
             sighting = replace(
                 sighting,
@@ -75,7 +78,7 @@ class _Look:
             return sighting
         topic = sighting.partition.topic
         earlier = TopicPartition(topic, sighting.last_partition)
-        old = await self._record(client, earlier, sighting.last_offset)
+        old = await self._record(client, earlier, sighting.last_offset, self._id)
         if old is not None:
             sighting = replace(
                 sighting,
@@ -85,7 +88,9 @@ class _Look:
             )
         return sighting
 
-    async def _record(self, client: Client, at: TopicPartition, offset: int) -> _Seen | None:
+    async def _record(
+        self, client: Client, at: TopicPartition, offset: int, id_: tuple[Expression, ...]
+    ) -> _Seen | None:
         """None: it is not there any more."""
         reader = PartitionReader(client, at, patience=PATIENCE)
         chunks = reader.read(offset, offset + 1, chunk_bytes=CHUNK_BYTES)
@@ -99,7 +104,7 @@ class _Look:
                         header = columns.headers_of_batches[batch]
                         return _Seen(
                             together(self._key, rows, 0),
-                            together(self._id, rows, 0) if self._id else None,
+                            together(id_, rows, 0) if id_ else None,
                             int(columns.timestamp[found[0]]),
                             int(header["producer_id"]),
                             int(header["producer_epoch"]),

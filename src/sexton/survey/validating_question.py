@@ -55,10 +55,14 @@ def check_question(
     table_value: str | None,
     checkpoint: Path | None,
     until: bool,
+    since: bool = False,
+    partition: bool = False,
 ) -> None:
     """ConfigError if it cannot be answered, or only in part."""
     _check_rules(rules, words, table)
     _check_table(rules, words, table, table_value)
+    if rules.complete:
+        _check_complete(rules, words, since=since, until=until, partition=partition)
     if checkpoint is not None:
         _check_steps(rules, words, table, until)
 
@@ -88,6 +92,24 @@ def _check_rules(rules: Rules, words: Words, table: Path | None) -> None:
         raise ConfigError(words.name("source"), why, hint)
 
 
+def _check_complete(
+    rules: Rules, words: Words, *, since: bool, until: bool, partition: bool
+) -> None:
+    """What was not read cannot be called lost."""
+    complete = words.name("complete")
+    if rules.source is None:
+        why = f"needs {words.name('source')}, whose records have to be there"
+        raise ConfigError(complete, why, f"such as {words.given('source', 'orders')}")
+    for given, what in (
+        (since, words.name("since")),
+        (until, words.name("until")),
+        (partition, "one partition alone"),
+    ):
+        if given:
+            why = f"needs the whole topic, and does not go with {what}"
+            raise ConfigError(complete, why, "ask for it in a run of its own")
+
+
 def _check_table(rules: Rules, words: Words, table: Path | None, table_value: str | None) -> None:
     if table_value is not None and rules.value is None:
         value, column = words.given("value", "json:balance"), words.given("table_value", "balance")
@@ -98,6 +120,11 @@ def _check_table(rules: Rules, words: Words, table: Path | None, table_value: st
             hint = f"name it: {words.given('table', 'PATH')}"
             raise ConfigError(words.name("table_value"), "is a column of no table", hint)
         return
+    if table_value is not None and rules.rising == "rising":
+        column = words.name("table_value")
+        why = f"is not judged with {column}: {words.name('value')} is for the table then"
+        hint = f"ask for it in a run of its own, without {column}"
+        raise ConfigError(words.name("rising"), why, hint)
     if not table.exists():
         hint = "name a Parquet file, a directory of them, or a Delta table"
         raise ConfigError(str(table), "there is no such table", hint)

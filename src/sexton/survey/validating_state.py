@@ -66,7 +66,9 @@ class Checkpoint:
     @classmethod
     def open(cls, directory: Path, topic: str, rules: Rules) -> Checkpoint:
         """As it was left, or new."""
-        asked = hashlib.sha256(repr((topic, sorted(rules.to_json().items()))).encode())
+        told = rules.to_json()
+        del told["complete"]  # never with a checkpoint; those of 0.1.0 do not have it
+        asked = hashlib.sha256(repr((topic, sorted(told.items()))).encode())
         found = cls(directory, asked.hexdigest()[:16], rules)
         directory.mkdir(parents=True, exist_ok=True)
         if (directory / COMMITTED).exists():
@@ -194,9 +196,6 @@ def _sync(directory: Path) -> None:
 def added(before: PartitionFacts | None, more: PartitionFacts) -> PartitionFacts:
     if before is None:
         return more
-    counts = dict(before.counts)
-    for code, count in more.counts.items():
-        counts[code] = counts.get(code, 0) + count
     sightings = list(before.sightings)
     for each in more.sightings:
         if sum(other.code == each.code for other in sightings) < MOST_SIGHTINGS:
@@ -211,9 +210,14 @@ def added(before: PartitionFacts | None, more: PartitionFacts) -> PartitionFacts
         without_key=before.without_key + more.without_key,
         unreadable=before.unreadable + more.unreadable,
         first_unreadable=first if first >= 0 else more.first_unreadable,
-        counts=counts,
+        counts=_sum(before.counts, more.counts),
         sightings=tuple(sightings),
         damage=before.damage + more.damage,
         of_sequence=before.of_sequence + more.of_sequence,
         passed_over=before.passed_over + more.passed_over,
+        judged=_sum(before.judged, more.judged),
     )
+
+
+def _sum(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    return {name: before.get(name, 0) + more.get(name, 0) for name in {**before, **more}}

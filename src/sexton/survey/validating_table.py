@@ -35,6 +35,7 @@ from sexton.audit.validation import (
     MISSING_ROW,
     NO_OFFSET,
     STALE_ROW,
+    TABLE,
     PartitionFacts,
     Rules,
     Sighting,
@@ -206,6 +207,7 @@ class _Comparison:
             counts={**validation.counts, **counts},
             unread=tuple(sorted({**dict(validation.unread), **self._unread}.items())),
             limits=(*validation.limits, *self._limits),
+            compared={**validation.compared, TABLE: _with_key([*topic.values(), *table.values()])},
             finished_ms=int(time.time() * 1000),
         )
 
@@ -320,6 +322,11 @@ def _why_stale(each: Difference) -> str:
     if each.fault != "stale":
         return ""
     return "has been deleted in the topic" if each.partition >= 0 else "is not in the topic"
+
+
+def _with_key(sums: Sequence[Sums]) -> int:
+    """How many records and rows there are to compare."""
+    return sum(each.records - each.without_key for each in sums)
 
 
 def _facts(stretch: Stretch, sums: Sums | None) -> PartitionFacts:

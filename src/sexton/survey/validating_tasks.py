@@ -18,6 +18,7 @@ import numpy as np
 from sexton.audit.across import CandidateFold, Candidates, empty_sketch
 from sexton.audit.checks import MOST_SIGHTINGS
 from sexton.audit.fields import Rows
+from sexton.audit.losing import LossFold
 from sexton.audit.ordering import OrderFold
 from sexton.audit.settling import Settling
 from sexton.audit.validating import Validating
@@ -134,6 +135,25 @@ class OrderTask:
             return await _order(client, self, starts)
 
 
+@dataclass(frozen=True, slots=True)
+class LossTask:
+    """One partition of the source beside all of the output, as far as it is needed."""
+
+    where: Where
+    stretch: Stretch
+    rules: Rules
+    seed: int
+    output: tuple[Stretch, ...]
+
+    @property
+    def size(self) -> int:
+        return self.stretch.size
+
+    async def carry_out(self, starts: Starts) -> Missed:
+        async with self.where.client() as client:
+            return await _losses(client, self, starts)
+
+
 class Task(Protocol):
     """What a runner carries out; those of a table are in `validating_table`."""
 
@@ -155,6 +175,15 @@ class Ordered:
     sightings: tuple[Sighting, ...]
     count: int
     unknown: int  # records whose id is not in the source
+    judged: int  # records whose place in the source is known
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    sightings: tuple[Sighting, ...]
+    count: int
+    unreadable: int  # records of the source without an id
+    judged: int  # records of the source that were looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,19 +308,51 @@ async def _order(client: Client, task: OrderTask, starts: Starts) -> Ordered:
 
     order = await what_is_left(task.stretch, starts, output)
     order.begin_source()
-    unknown = order.unknown
-    # A key mostly lies in the partition of the same number: then one of them is enough.
-    number = task.stretch.partition.partition
-    for stretch in sorted(task.source, key=lambda each: each.partition.partition != number):
-        if not unknown:
-            break
-        # Where an id was in the source stays true when it has been deleted there.
-        await what_is_left(
-            stretch, starts, lambda left: read_rows(client, left, committed, order.take_source)
-        )
-        unknown = order.unknown
+    # Where an id was in the source stays true when it has been deleted there.
+    unknown = await _look_through(
+        client, task, task.source, starts, order.take_source, lambda: order.unknown
+    )
     sightings, count = order.sightings(MOST_SIGHTINGS)
-    return Ordered(tuple(sightings), count, unknown)
+    return Ordered(tuple(sightings), count, unknown, order.judged)
+
+
+async def _losses(client: Client, task: LossTask, starts: Starts) -> Missed:
+    committed = task.rules.committed
+
+    async def source(stretch: Stretch) -> LossFold:
+        loss = LossFold(stretch.partition, task.rules, task.seed)
+        await read_rows(client, stretch, committed, loss.take_source)
+        return loss
+
+    loss = await what_is_left(task.stretch, starts, source)
+    loss.begin_output()
+    # An id that was there has not been lost, even if it has been deleted there meanwhile.
+    missing = await _look_through(
+        client, task, task.output, starts, loss.take_output, lambda: loss.missing
+    )
+    sightings = loss.sightings(MOST_SIGHTINGS)
+    return Missed(tuple(sightings), missing, loss.unreadable, loss.judged)
+
+
+async def _look_through(
+    client: Client,
+    task: OrderTask | LossTask,
+    others: tuple[Stretch, ...],
+    starts: Starts,
+    take: Callable[[Rows], None],
+    missing: Callable[[], int],
+) -> int:
+    """Reads the other topic until nothing is missing; how much still is at its end."""
+    # A key mostly lies in the partition of the same number: then one of them is enough.
+    number, left = task.stretch.partition.partition, missing()
+    for stretch in sorted(others, key=lambda each: each.partition.partition != number):
+        if not left:
+            break
+        await what_is_left(
+            stretch, starts, lambda rest: read_rows(client, rest, task.rules.committed, take)
+        )
+        left = missing()
+    return left
 
 
 async def read_rows(

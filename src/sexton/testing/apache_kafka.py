@@ -218,7 +218,7 @@ class ApacheKafka:
     def create_topic(
         self,
         topic: str,
-        assignment: Sequence[Sequence[int]] | int = 1,
+        assignment: Sequence[Sequence[int]] | int | None = None,
         configs: Mapping[str, object] | None = None,
     ) -> None:
         self.admin.create_topic(topic, assignment, configs)

@@ -1,8 +1,8 @@
 """What a test, a scenario or a demonstration may expect of a Kafka cluster, whichever it is.
 
 `EmbeddedCluster` and `ApacheKafka` both are one, so that whoever writes a scenario writes it once
-and sees it happen on either. Brokers go by number, from 1 on. Every call returns when it has taken
-effect where a client would see it.
+and sees it happen on either. Brokers go by number, from 1 on. A call returns when it has taken
+effect where a client would see it; on Apache Kafka not that of an option which is taken back.
 """
 
 from __future__ import annotations
@@ -37,10 +37,14 @@ class Cluster(Protocol):
     def create_topic(
         self,
         topic: str,
-        assignment: Sequence[Sequence[int]] | int = 1,
+        assignment: Sequence[Sequence[int]] | int | None = None,
         configs: Mapping[str, object] | None = None,
     ) -> None:
-        """`assignment` is a number of partitions, or the replicas of each."""
+        """`assignment` is a number of partitions, or the replicas of each; None: `num.partitions`.
+
+        With a number each cluster has its own way: one replica on Apache Kafka, on an embedded
+        cluster three if there are so many brokers, three in the simulator. Who cares names them.
+        """
 
     def alter_topic(self, topic: str, configs: Mapping[str, object | None]) -> None:
         """Sets a topic's options; None takes one back to its default."""

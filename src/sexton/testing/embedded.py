@@ -163,10 +163,12 @@ class _Embedded:
 
     # ── the thread ──
 
-    def _begin(self) -> asyncio.AbstractEventLoop:
-        """A directory, an event loop in a thread, and a cluster that is not started yet."""
+    def _must_be_new(self) -> None:
         if self._cluster is not None:
             raise ConfigError("the embedded cluster", "runs already", "make another one")
+
+    def _begin(self) -> asyncio.AbstractEventLoop:
+        """A directory, an event loop in a thread, and a cluster that is not started yet."""
         if self._data is None:
             self._temporary = tempfile.TemporaryDirectory(
                 prefix="sexton-cluster-", ignore_cleanup_errors=True
@@ -246,6 +248,7 @@ class AsyncEmbeddedCluster(_Embedded):
     """The same with methods to be awaited; `async with EmbeddedCluster()` gives one."""
 
     async def __aenter__(self) -> AsyncEmbeddedCluster:
+        self._must_be_new()
         try:
             self._begin()
             started = self._submit(EmbeddedActions.start, READY_TIMEOUT_S)
@@ -332,6 +335,7 @@ class EmbeddedCluster(_Embedded):
 
     def start(self) -> None:
         """What `with` does first: returns when every broker is in the cluster."""
+        self._must_be_new()
         try:
             self._begin()
             self._submit(EmbeddedActions.start, READY_TIMEOUT_S).result()

@@ -105,7 +105,7 @@ class EmbeddedActions(Cleaning):
         self._cluster.switchboard.deliver(self._cluster.hosts[CONTROLLER], Woken())
 
     def _is_active(self, node: int) -> bool:
-        known = self._cluster.controller.image.brokers.get(node)
+        known = self._cluster.image.brokers.get(node)
         return known is not None and known.active
 
     def _check(self, *nodes: int) -> None:
@@ -154,40 +154,45 @@ class EmbeddedActions(Cleaning):
     async def create_topic(
         self,
         topic: str,
-        assignment: Sequence[Sequence[int]] | int = 1,
+        assignment: Sequence[Sequence[int]] | int | None = None,
         configs: Mapping[str, object] | None = None,
         replication_factor: int | None = None,
     ) -> None:
-        """`assignment` is a number of partitions, or the replicas of each."""
+        """`assignment` is a number of partitions, or the replicas of each.
+
+        Without it there are as many partitions as the brokers' `num.partitions` says.
+        """
         chosen = tuple((name, spelled(value)) for name, value in (configs or {}).items())
         where: tuple[tuple[int, ...], ...] | None = None
         count, copies = -1, -1
-        if isinstance(assignment, int):
-            count = assignment
+        if assignment is None or isinstance(assignment, int):
+            count = -1 if assignment is None else assignment
             copies = replication_factor or min(3, len(self._cluster.numbers))
         else:
             where = tuple(tuple(replicas) for replicas in assignment)
         request = admin.CreateTopic(None, topic, uuid.uuid4().hex, count, copies, where, chosen)
         await self._order(request)
-        partitions = [TopicPartition(topic, n) for n in range(len(where) if where else count)]
-        await self._everyone_knows(partitions)
+        await self._everyone_knows(self._partitions_of(topic))
 
     async def delete_topic(self, topic: str) -> None:
         """Returns when every broker that listens knows."""
-        partitions = [p for p in self._cluster.controller.image.partitions if p.topic == topic]
+        partitions = self._partitions_of(topic)
         await self._order(admin.DeleteTopic(None, topic))
         await self._everyone_knows(partitions)
 
+    def _partitions_of(self, topic: str) -> list[TopicPartition]:
+        return [p for p in self._cluster.image.partitions if p.topic == topic]
+
     async def topics(self) -> list[str]:
         """All of them, internal ones too."""
-        return sorted(self._cluster.controller.image.topics)
+        return sorted(self._cluster.image.topics)
 
     async def alter_topic(self, topic: str, configs: Mapping[str, object | None]) -> None:
         """Sets a topic's options; None takes one back to its default."""
         chosen = tuple((name, spelled(v)) for name, v in configs.items() if v is not None)
         unset = tuple(name for name, value in configs.items() if value is None)
         await self._order(admin.AlterConfigs(None, "topic", topic, chosen, unset))
-        options = self._cluster.controller.image.options_of("topic", topic)
+        options = self._cluster.image.options_of("topic", topic)
 
         def known() -> bool:
             images = [broker.site.image for broker in self._listening()]

@@ -119,7 +119,7 @@ class Cleaning(Ground):
 
     def _in_sync(self) -> Iterator[tuple[TopicPartition, int]]:
         """The high watermarks of all replicas that are in sync and can be asked."""
-        for at, record in self._cluster.controller.image.partitions.items():
+        for at, record in self._cluster.image.partitions.items():
             for node in record.isr:
                 broker = self._cluster.broker(node)
                 replica = broker.replicas.by_partition.get(at) if broker else None

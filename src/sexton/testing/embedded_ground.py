@@ -44,7 +44,7 @@ class Ground:
             raise Refused(answer.error, answer.message)
 
     def _record(self, at: TopicPartition) -> PartitionRecord | None:
-        return self._cluster.controller.image.partitions.get(at)
+        return self._cluster.image.partitions.get(at)
 
     def _broker_or_raise(self, node: int) -> Broker:
         broker = self._cluster.broker(node)
@@ -88,7 +88,7 @@ class Ground:
         deadline = loop.time() + timeout_s
         while True:
             answer = ask()
-            if answer is not None and answer is not False:
+            if answer:
                 return answer
             if loop.time() > deadline:
                 raise TimedOut(what, f"not within {timeout_s:g} s{explain()}")

@@ -1,8 +1,10 @@
-"""What an operator does to a cluster, each call returning when it has taken effect.
+"""What an operator does to a cluster; nearly each call returns when it has taken effect.
 
 Kafka's admin calls return when the controller has decided; brokers learn of it a moment later. A
-test that goes on at once meets the old world. So every change here is awaited where a client would
-see it. The clients are made anew for each call: a client that remembers a dead broker waits for it.
+test that goes on at once meets the old world. So a change here is awaited where a client would see
+it. Two are not: an option that is taken back to its default, of which nobody here knows the value,
+and one of the whole cluster, which no broker tells as its own. The clients are made anew for each
+call: a client that remembers a dead broker waits for it.
 
 confluent-kafka does everything but reassign partitions, which librdkafka does not know; for that
 alone kafka-python's admin client is used (Kafka's own tool would cost a JVM start for each call).
@@ -56,20 +58,32 @@ class KafkaAdmin:
     def create_topic(
         self,
         topic: str,
-        assignment: Sequence[Sequence[int]] | int = 1,
+        assignment: Sequence[Sequence[int]] | int | None = None,
         configs: Mapping[str, object] | None = None,
     ) -> None:
-        """Create a topic; `assignment` is a number of partitions or the replicas of each."""
+        """Create a topic; `assignment` is a number of partitions or the replicas of each.
+
+        Without it there are as many partitions as the brokers' `num.partitions` says.
+        """
         new_topic = _client_library("confluent_kafka.admin").NewTopic
         spelled = {name: str(value) for name, value in (configs or {}).items()}
         where: dict[str, Any]
-        if isinstance(assignment, int):
-            count, where = assignment, {"replication_factor": 1}
+        if assignment is None or isinstance(assignment, int):
+            count = -1 if assignment is None else assignment
+            where = {"replication_factor": 1}
         else:
             count, where = len(assignment), {"replica_assignment": [list(r) for r in assignment]}
         new = new_topic(topic, num_partitions=count, config=spelled, **where)
         self._ask(lambda client: client.create_topics([new]))
-        for number in range(count):
+        self._await_leaders(topic, count)
+
+    def _await_leaders(self, topic: str, count: int) -> None:
+        """Of all partitions; -1: of as many as a broker tells of, which learns of all at once."""
+        self.await_partition(TopicPartition(topic, 0), lambda state: state.leader >= 0)
+        if count == -1:
+            told = self._client().list_topics(topic, timeout=REQUEST_TIMEOUT_S)
+            count = len(told.topics[topic].partitions)
+        for number in range(1, count):
             self.await_partition(TopicPartition(topic, number), lambda state: state.leader >= 0)
 
     def delete_topic(self, topic: str) -> None:
@@ -77,11 +91,11 @@ class KafkaAdmin:
         until(lambda: topic not in self.topics(), f"topic {topic} gone")
 
     def alter_topic(self, topic: str, configs: Mapping[str, object | None]) -> None:
-        """Set topic configs; None takes one back to its default."""
+        """Set topic configs; None takes one back to its default, which is not awaited."""
         self._alter("TOPIC", topic, configs)
 
     def alter_broker(self, node_id: int | None, configs: Mapping[str, object | None]) -> None:
-        """Set dynamic broker configs of one broker, or with None of the whole cluster."""
+        """Set dynamic broker configs of one broker; or with None of all, which is not awaited."""
         self._alter("BROKER", "" if node_id is None else str(node_id), configs)
 
     def topic_configs(self, topic: str) -> dict[str, str]:

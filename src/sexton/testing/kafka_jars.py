@@ -15,15 +15,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 from sexton.base.errors import ConfigError, Missing, PeerError
 from sexton.testing.jar_lock import (
@@ -51,6 +53,9 @@ _UNWANTED = (
     ("org.slf4j", "slf4j-reload4j"),
 )
 _EVERYTHING = (("*", "*"),)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # which Maven writes into a pipe, too
+# The second is what it says when it is asked again.
+_ABSENT = re.compile(r"Could not find artifact (\S+)|(\S+) was not found in ")
 
 # One plugin version, so that every Maven since 3.6 copies the same way.
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
@@ -113,9 +118,21 @@ def _complaint(directory: Path, lock: list[LockedJar] | None) -> str | None:
 def one_at_a_time(path: Path) -> Iterator[None]:
     """Let one process after another do what follows; `path` is where they queue."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    with _first_in_line(path):
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _first_in_line(path: Path) -> IO[str]:
+    while True:
+        file = path.open("w")
         fcntl.flock(file, fcntl.LOCK_EX)  # released by the kernel, however this process ends
-        yield
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()  # who was before us has removed it; others queue at a new one by now
 
 
 def _fetch_into(target: Path, what: str, pom: str, lock: list[LockedJar] | None) -> None:
@@ -191,9 +208,19 @@ def run_maven(pom: str, output: Path, *options: str) -> None:
             command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
         )
     if answer.returncode != 0:
-        lines = [line for line in answer.stdout.splitlines() if "ERROR" in line]
-        why = "\n".join(lines[:3]) or answer.stderr.strip() or "it failed and did not say why"
-        raise PeerError("mvn", why, "is the network there? Maven fetches Kafka's jars once")
+        raise _failure(_COLOUR.sub("", answer.stdout), _COLOUR.sub("", answer.stderr))
+
+
+def _failure(stdout: str, stderr: str) -> PeerError:
+    """What Maven's complaint comes to."""
+    if absent := _ABSENT.search(stdout):
+        jar = absent[1] or absent[2]
+        is_kafka = jar.startswith("org.apache.kafka:")
+        what = f"Apache Kafka {jar.rpartition(':')[2]}" if is_kafka else jar
+        return PeerError("Maven", f"has no {what}", f"name one that was released, as {KAFKA_4}")
+    lines = [line for line in stdout.splitlines() if "ERROR" in line]
+    why = "\n".join(lines[:3]) or stderr.strip() or "it failed and did not say why"
+    return PeerError("mvn", why, "is the network there? Maven fetches Kafka's jars once")
 
 
 def find_maven() -> Path:

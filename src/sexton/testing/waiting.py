@@ -27,11 +27,14 @@ def until(
     timeout_s: float = 60.0,
     explain: Callable[[], str] = lambda: "",
 ) -> Answer:
-    """The first answer that is neither None nor False; `explain` tells why there was none."""
+    """The first answer that Python takes for true; `explain` tells why there was none.
+
+    None, False, 0 and an empty list say that it is not so yet.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         answer = ask()
-        if answer is not None and answer is not False:
+        if answer:
             return answer
         if time.monotonic() > deadline:
             detail = explain()

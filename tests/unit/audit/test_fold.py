@@ -183,6 +183,21 @@ def test_what_one_replica_leaves_out_is_not_missing_on_it() -> None:
     assert one.left_out == pytest.approx(len(last) - len(one.entries), rel=0.3)
 
 
+def test_reading_again_from_the_ceiling_on_misses_no_key() -> None:
+    keys = KEYS[:2000]
+    data = log_of(keys)
+    floor = 0
+    found: list[bytes] = []
+    while floor < HIGHEST:
+        part = entries_of(data, len(keys), 1, most_entries=300, floor=floor)
+        assert part.floor == floor < part.ceiling
+        left = len(set(keys.tolist())) - len(found) - len(part.entries)
+        assert part.left_out == pytest.approx(left, rel=0.3, abs=50)
+        found += [entry.key for entry in part.entries]
+        floor = part.ceiling
+    assert sorted(found) == sorted({b"key-%d" % key for key in keys.tolist()})
+
+
 # ── what else is noted ──
 
 

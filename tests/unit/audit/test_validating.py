@@ -159,7 +159,6 @@ def test_a_key_may_be_a_part_of_a_record() -> None:
     ("rules", "value", "why"),
     [
         (Rules(value="int"), b"many", "the value is 'many', which is not a whole number"),
-        (Rules(value="int"), b"1.5", "the value is '1.5', which is not a whole number"),
         (Rules(value="float"), b"nan", "the value is 'nan', which is not a number"),
         (Rules(value="int64"), b"110", "the value has 3 bytes, and int64 has 8"),
         (Rules(value="json:count"), b'{"c": 1}', "the value has no member count"),
@@ -181,6 +180,26 @@ def test_a_value_that_cannot_be_read_is_named_with_its_offset(
     assert raised.value.subject == "t-0, offset 1"
     assert why in raised.value.why
     assert "--skip-unreadable" in (raised.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("expression", "value", "read_as"),
+    [
+        ("int", b"1.5", "float"),
+        ("int", b"-2e-3", "float"),
+        ("value json:n", b'{"n": 1.5}', "json:n float"),
+        ("key json:n", b"", "key json:n float"),
+    ],
+)
+def test_a_fraction_is_not_to_be_left_out(expression: str, value: bytes, read_as: str) -> None:
+    """The control: what is no number at all, or a whole one that is too large."""
+    with pytest.raises(UnreadableRecord, match="which is not a whole number") as raised:
+        fold(log([(b'{"n": 1.5}', value)]), Rules(value=expression))
+    assert raised.value.hint == f"read it as a fraction: '{read_as}'"
+    for other in (b"many", b"9" * 30):
+        with pytest.raises(UnreadableRecord) as raised:
+            fold(log([(b"k", other)]), Rules(value="int"))
+        assert "--skip-unreadable" in (raised.value.hint or "")
 
 
 def test_what_cannot_be_read_can_be_left_out() -> None:

@@ -43,13 +43,14 @@ def test_what_is_not_said_stays_as_it_is() -> None:
 
 
 def test_what_is_set_for_each_broker_by_itself_is_no_option() -> None:
-    assert not {"node.id", "endpoint", "log", "host", "port"} & set(known_options())
+    assert not {"node.id", "endpoint", "log", "log.dir", "host", "port"} & set(known_options())
 
 
 @pytest.mark.parametrize(
     ("option", "value", "hint"),
     [
         ("log.segment.byte", 1, "did you mean log.segment.bytes?"),
+        ("log.dir", "/data", "docs/reference/broker-options.md lists them"),
         ("zookeeper.connect", "a:1", "docs/reference/broker-options.md lists them"),
         ("num.partitions", "many", "a number is needed"),
         ("auto.create.topics.enable", "yes", "true or false is needed"),

@@ -21,7 +21,7 @@ def leaders(data: Path, first: Callable[[LocalCluster], Awaitable[None]]) -> lis
         try:
             await cluster.ready()
             await first(cluster)
-            return sorted(p.leader for p in cluster.controller.image.partitions.values())
+            return sorted(p.leader for p in cluster.image.partitions.values())
         finally:
             cluster.stop()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,16 @@ import pytest
 
 from sexton.base.errors import ConfigError, PeerError
 from sexton.base.partitions import TopicPartition
+from sexton.broker.chronicle import Chronicle
 from sexton.broker.cluster import ClusterConfig, LocalCluster
+from sexton.broker.metrics import Metrics
 from sexton.broker.options import with_options
 from sexton.broker.steward import Steward
 from sexton.client import admin
 from sexton.client.client import Client
+from sexton.machines.controller import CreateTopic
+from sexton.node import controller as controller_node
+from sexton.node.outside import CONTROLLER
 from sexton.node.replica import Leading
 from sexton.protocol.messages.produce import (
     PartitionProduceData,
@@ -24,6 +30,7 @@ from sexton.protocol.messages.produce import (
     TopicProduceData,
 )
 from sexton.records.few import few_batch
+from tests.patching import patching
 
 QUICK = {
     "broker.session.timeout.ms": 1_000,
@@ -62,7 +69,7 @@ async def until(holds: Callable[[], Any]) -> None:
 async def write(cluster: LocalCluster, *pairs: tuple[bytes, bytes | None]) -> None:
     """Keys and values to orders-0, acknowledged by all."""
     batch = few_batch(list(pairs), 1_700_000_000_000)
-    leader = cluster.controller.image.partitions[ORDERS].leader
+    leader = cluster.image.partitions[ORDERS].leader
     request = ProduceRequest(acks=-1, timeout_ms=10_000)
     data = PartitionProduceData(index=0, records=batch)
     request.topic_data = [TopicProduceData(name="orders", partition_data=[data])]
@@ -85,14 +92,43 @@ def test_status_tells_brokers_and_partitions(tmp_path: Path) -> None:
     on_cluster(tmp_path, work)
 
 
+def test_without_a_controller_it_is_said_that_there_is_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it had decided is known, for every broker was told."""
+
+    async def work(cluster: LocalCluster, steward: Steward) -> None:
+        before = await steward.handle({"ask": "status"})
+        too_large = CreateTopic(None, "large", uuid.UUID(int=7).hex, 300, 3)
+        assert await cluster.ask(CONTROLLER, too_large) is None
+        status = await steward.handle({"ask": "status"})
+        assert (before["controller"], status["controller"]) == ("up", "down")
+        for what in ("cluster_id", "topics", "partitions", "under_replicated", "leaderless"):
+            assert status[what] == before[what]
+        assert [b["in_sync"] for b in status["brokers"]] == [1, 1, 1]
+        text = Metrics(cluster, Chronicle(lambda _seconds, _tell: None)).text()
+        assert "\nkafka_controller_kafkacontroller_activecontrollercount 0\n" in text
+        assert "\nkafka_controller_kafkacontroller_globaltopiccount " not in text
+        assert '\nsexton_broker_up{broker="1"} 1\n' in text
+
+    with patching() as patch:
+        small = replace(controller_node._CONFIG, max_message_bytes=10_000)
+        patch(controller_node, "_CONFIG", small)
+        on_cluster(tmp_path, work)
+    (halted,) = [r for r in caplog.records if r.levelname == "CRITICAL"]
+    assert "the controller halts" in halted.getMessage()
+    assert "MESSAGE_TOO_LARGE" in halted.getMessage()
+    assert halted.getMessage().count("start the cluster again") == 1
+
+
 def test_a_killed_broker_is_missed_and_comes_back(tmp_path: Path) -> None:
     async def work(cluster: LocalCluster, steward: Steward) -> None:
-        leader = cluster.controller.image.partitions[ORDERS].leader
+        leader = cluster.image.partitions[ORDERS].leader
         assert await steward.handle({"ask": "kill", "broker": leader}) == {
             "broker": leader,
             "state": "down",
         }
-        image = cluster.controller.image
+        image = cluster.image
         await until(lambda: image.partitions[ORDERS].leader not in (leader, -1))
         rows = (await steward.handle({"ask": "offsets"}))["replicas"]
         away = [row for row in rows if row["role"] == "away"]
@@ -108,7 +144,7 @@ def test_a_killed_broker_is_missed_and_comes_back(tmp_path: Path) -> None:
 
 def test_a_paused_broker_is_fenced_and_goes_on(tmp_path: Path) -> None:
     async def work(cluster: LocalCluster, steward: Steward) -> None:
-        brokers = cluster.controller.image.brokers
+        brokers = cluster.image.brokers
         assert (await steward.handle({"ask": "pause", "broker": 2}))["state"] == "paused"
         await until(lambda: not brokers[2].active)
         assert (await steward.handle({"ask": "resume", "broker": 2}))["state"] == "up"
@@ -122,7 +158,7 @@ def test_an_isolated_broker_is_fenced_until_it_is_healed(
     tmp_path: Path, healed: dict[str, int]
 ) -> None:
     async def work(cluster: LocalCluster, steward: Steward) -> None:
-        brokers = cluster.controller.image.brokers
+        brokers = cluster.image.brokers
         assert (await steward.handle({"ask": "isolate", "broker": 3}))["state"] == "isolated"
         await until(lambda: not brokers[3].active)
         await steward.handle({"ask": "heal", **healed})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import socket
 import subprocess
 import sys
@@ -85,3 +86,59 @@ def test_at_a_terminal_the_answer_counts(nowhere: str) -> None:
         assert told.endswith(
             "error: cluster topics: was not begun\nhint: nothing has been changed\n"
         )
+
+
+COMMAND = ["-m", "sexton.cli.main", "cluster", "topics", "orders", "--delete"]
+# As `sexton repair` does: the question is asked while an event loop has taken Ctrl-C for itself.
+IN_A_LOOP = """
+import asyncio, sys, typer
+from sexton.cli.consent import consent
+from sexton.cli.output import Output
+from sexton.cli.writers import Format
+
+async def work():
+    consent("repair", "rebuild 1 replica", False)
+
+try:
+    with Output("repair", Format.table):
+        asyncio.run(work())
+except typer.Exit as done:
+    sys.exit(done.exit_code)
+"""
+
+
+def interrupted(key: str, arguments: list[str]) -> tuple[int, str]:
+    """The same, if a key is pressed instead of an answer."""
+    ours, theirs = pty.openpty()
+    try:
+        with subprocess.Popen(
+            [sys.executable, *arguments], stdin=theirs, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        ) as asking:  # fmt: skip
+            assert asking.stderr is not None
+            told = b""
+            while not told.endswith(b"[y/N]:"):
+                byte = asking.stderr.read(1)
+                assert byte, told
+                told += byte
+            if key == "^C":
+                asking.send_signal(signal.SIGINT)
+            else:
+                os.write(ours, b"\x04")
+            try:
+                _nothing, rest = asking.communicate(timeout=PATIENCE_S)
+            finally:
+                asking.kill()  # it may still be asking
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return asking.returncode, rest.decode()
+
+
+@pytest.mark.parametrize("key", ["^C", "^D"])
+@pytest.mark.parametrize("place", ["command", "loop"])
+def test_a_key_that_ends_the_question_ends_the_command(key: str, place: str, nowhere: str) -> None:
+    arguments = [*COMMAND, "-b", nowhere] if place == "command" else ["-c", IN_A_LOOP]
+    code, told = interrupted(key, arguments)
+    assert code == 130
+    assert told.strip() == "nothing has been changed since the question\ninterrupted"

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from sexton.broker.home import Home
 from tests.conftest import RunSexton
 from tests.kafka_data import kafka_logs
 
 BEFORE = next(log for log in kafka_logs("cleaned-txn.before") if log.version.startswith("4"))
+SEVERAL = next(log for log in kafka_logs("txn-segments") if log.version.startswith("4"))
 
 
 @pytest.fixture
@@ -58,6 +60,38 @@ def test_a_damaged_segment_is_left_alone_and_named(partition: Path, run_sexton: 
     assert segment.read_bytes() == data
 
 
+def test_damage_in_the_last_segment_takes_nothing_with_it(
+    tmp_path: Path, run_sexton: RunSexton
+) -> None:
+    partition = Path(shutil.copytree(SEVERAL.directory, tmp_path / "orders-0"))
+    segment = max(partition.glob("*.log"))
+    data = bytearray(segment.read_bytes())
+    data[70] ^= 1  # in the first of its four batches
+    segment.write_bytes(data)
+    before = _bytes(partition)
+    for rehearsal in (("--dry-run",), ()):
+        result = run_sexton("log", "clean", *rehearsal, str(partition), "--format", "json")
+        assert result.code == 3
+        assert f"checksum does not match: {len(data)} bytes would be cut" in result.stderr
+        assert result.json["partitions"] == result.json["findings"] == []
+        assert "put right" not in result.stdout
+    assert _bytes(partition) == before
+
+
+def test_a_rehearsal_does_not_say_that_something_was_put_right(
+    partition: Path, run_sexton: RunSexton
+) -> None:
+    epochs = partition / "leader-epoch-checkpoint"
+    epochs.write_text("nonsense")
+    said = run_sexton("log", "clean", "--dry-run", str(partition), "--format", "json").json
+    (would,) = said["findings"]
+    assert would["code"] == "epochs-lost"
+    assert would["remedy"] == "nothing: it is put right when the log is cleaned"
+    assert epochs.read_text() == "nonsense"
+    (done,) = run_sexton("log", "clean", str(partition), "--format", "json").json["findings"]
+    assert done["remedy"] == "nothing: the log was put right when it was opened"
+
+
 def test_a_path_that_is_no_partition_is_wrong_usage(tmp_path: Path, run_sexton: RunSexton) -> None:
     assert run_sexton("log", "clean", str(tmp_path / "nowhere-0")).code == 2
     empty = tmp_path / "empty-0"
@@ -87,4 +121,17 @@ def test_a_directory_that_a_broker_holds_is_refused(partition: Path, run_sexton:
     assert "running broker" in refused.stderr
     assert rehearsed.code == 0
     assert _bytes(partition) == before
+    assert run_sexton("log", "clean", str(partition)).code == 0
+
+
+def test_the_data_of_a_running_sexton_up_is_refused(tmp_path: Path, run_sexton: RunSexton) -> None:
+    partition = Path(shutil.copytree(BEFORE.directory, tmp_path / "broker-1" / "orders-0"))
+    before = _bytes(partition)
+    home = Home(tmp_path)
+    home.take()
+    refused = run_sexton("log", "clean", str(partition))
+    assert refused.code == 2
+    assert f"{tmp_path}: is in use by a running broker" in refused.stderr
+    assert _bytes(partition) == before
+    home.leave()
     assert run_sexton("log", "clean", str(partition)).code == 0

@@ -87,23 +87,28 @@ def test_who_asks_gets_the_traceback(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "why"),
+    ("arguments", "why", "help_of"),
     [
-        (["log", "chekc"], "no such command 'chekc'. Did you mean 'check'?"),
-        (["lgo"], "no such command 'lgo'. Did you mean 'log'?"),
-        (["log", "check", "x", "--frmat", "json"], "no such option: --frmat"),
-        (["log", "check"], "missing argument 'PATH'"),
-        (["log", "check", "x", "--format", "xml"], "invalid value for '--format'"),
+        (["log", "chekc"], "no such command 'chekc'. Did you mean 'check'?", "sexton log"),
+        (["lgo"], "no such command 'lgo'. Did you mean 'log'?", "sexton"),
+        (["log", "check", "x", "--frmat", "json"], "no such option: --frmat", "sexton log check"),
+        (["log", "check"], "missing argument 'PATH'", "sexton log check"),
+        (["log", "check", "x", "--format", "xml"], "invalid value for", "sexton log check"),
+        (["log", "check", "x", "--format"], "'--format' requires", "sexton log check"),
     ],
 )
 def test_wrong_usage_is_said_with_a_hint_and_code_2(
-    run_sexton: RunSexton, install: Callable[..., None], arguments: list[str], why: str
+    run_sexton: RunSexton,
+    install: Callable[..., None],
+    arguments: list[str],
+    why: str,
+    help_of: str,
 ) -> None:
     install(check)
     result = run_sexton(*arguments)
     assert (result.code, result.stdout) == (2, "")
     assert why.lower() in result.stderr.lower()
-    assert "--help`" in result.stderr
+    assert f"hint: see `{help_of} --help`" in result.stderr
 
 
 @pytest.mark.parametrize("spelling", [["--format", "json"], ["--format=json"]])

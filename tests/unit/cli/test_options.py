@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from sexton.base.errors import ConfigError
-from sexton.cli.options import client_settings
+from sexton.cli.options import client_settings, must_be_writable
 
 
 def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
@@ -34,3 +35,24 @@ def test_a_broker_and_a_data_directory_are_two_clusters(tmp_path: Path) -> None:
 def test_a_setting_without_key_or_value_is_refused(setting: str) -> None:
     with pytest.raises(ConfigError, match="is not KEY=VALUE"):
         client_settings("b:1", [setting], None)
+
+
+def test_what_cannot_be_written_is_said_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = tmp_path / "report.html"
+    must_be_writable(None, report)
+    with pytest.raises(ConfigError, match="is a directory"):
+        must_be_writable(tmp_path)
+    with pytest.raises(ConfigError, match="no such directory"):
+        must_be_writable(tmp_path / "nowhere" / "report.html")
+    # Not by its mode: whoever tests this may be root, who may write everything.
+    protected = {tmp_path}
+    monkeypatch.setattr(os, "access", lambda path, _mode: path not in protected)
+    with pytest.raises(ConfigError, match="may not be written"):
+        must_be_writable(report)
+    report.touch()
+    must_be_writable(report)
+    protected.add(report)
+    with pytest.raises(ConfigError, match="may not be written"):
+        must_be_writable(report)

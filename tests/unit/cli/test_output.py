@@ -200,6 +200,14 @@ def test_a_terminal_without_colour_is_as_narrow_as_one_with(
     assert "one two three  four five six" in piped  # the control: a pipe folds nothing
 
 
+def test_a_sentence_is_folded_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    said = "Consumers wait for the end of a transaction."
+    folded = "Consumers wait for\nthe end of a\ntransaction.\n"
+    assert say(Format.table, lambda out: out.say(said), Terminal())[1] == folded
+    assert say(Format.table, lambda out: out.say(said))[1] == said + "\n"
+
+
 def test_progress_moves_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)

@@ -71,3 +71,9 @@ def test_what_is_not_understood_is_never_left_out(settings: dict[str, str], subj
 def test_certificates_may_stand_in_the_settings(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         client_config({"security.protocol": "SSL", "ssl.ca.pem": "nonsense"})
+
+
+def test_every_way_to_log_in_is_offered() -> None:
+    with pytest.raises(ConfigError, match="is not given") as caught:
+        client_config({"security.protocol": "SASL_SSL"})
+    assert caught.value.hint == "choose among PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER"

@@ -102,6 +102,12 @@ def test_what_is_held_back_is_what_it_grew_since_the_freeze() -> None:
     assert costs.seconds_left(1) == 40.0  # 8,000 bytes at 200 a second
     look(20_000, 500, None)  # a retention limit has cut it
     assert costs.held_back("orders") == 0 and costs.seconds_left(1) is None
+    look(30_000, 2_000, None)
+    costs.start_over("orders", 0)
+    assert costs.held_back("orders") == 1_000
+    costs.start_over("orders", 35_000)  # it was thawed meanwhile, and is frozen again
+    look(40_000, 2_500, None)
+    assert costs.held_back("orders") == 0
     costs.keep_only({})
     assert costs.held_back("orders") is None
 

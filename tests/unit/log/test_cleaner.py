@@ -32,7 +32,7 @@ class Story:
 
     def do_log(self, case: Case) -> str:
         self.disk = MemoryDisk()
-        self.config = LogConfig.from_kafka({"index.interval.bytes": 0, **case.options})
+        self.config = LogConfig().with_options({"index.interval.bytes": 0, **case.options})
         self.log = open_log(self.disk, "t-0", self.config, now_ms=self.now_ms).log
         return self.do_append(case)
 

@@ -14,7 +14,9 @@ from sexton.log.cleaner import CleanerOptions, Pass, Prepared, begin, clean
 from sexton.log.cleaner_bounds import Bounds
 from sexton.log.config import LogConfig
 from sexton.log.disk import Disk
+from sexton.log.indexes import parse_aborted
 from sexton.log.memory_disk import MemoryDisk
+from sexton.log.names import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from sexton.log.partition import PartitionLog
 from sexton.log.real_disk import RealDisk
 from sexton.log.recovery import open_log
@@ -164,6 +166,28 @@ def test_a_closed_log_may_be_cleaned_by_its_next_owner_meanwhile() -> None:
     assert not stale.swap(2000)
     assert fresh.swap(2000)
     assert lines(next_log) == ["27 a=27", "28 b=28", "29 c=29"]
+
+
+def test_what_a_pass_of_an_earlier_life_leaves_is_not_taken_for_ones_own() -> None:
+    """A broker that was killed and started again in the same process: nothing was closed."""
+    disk = MemoryDisk()
+    log = dirty_log(disk)
+    for line in ("@7 a=30", "@7 abort"):
+        log.append_as_leader(Writer().batch(line), 0, 1000, from_client=False)
+    log.advance_high_watermark(log.end_offset)
+    log.roll(1000)
+    run = begun(log)
+    next_log = reopened(disk, log)
+    assert run.prepare() is not None  # and nobody takes it
+    assert litter(next_log)
+    assert prepared(next_log).swap(2000)
+    assert any(segment.aborted for segment in next_log.segments)
+    for segment in next_log.segments[:-1]:
+        assert disk.read(segment.path(OFFSET_INDEX)) == segment.offsets.pack()
+        assert disk.read(segment.path(TIME_INDEX)) == segment.times.pack()
+        where = segment.path(TRANSACTION_INDEX)
+        found = parse_aborted(disk.read(where), where) if disk.exists(where) else []
+        assert found == segment.aborted
 
 
 @pytest.mark.parametrize("change", [truncated, emptied, shortened, closed])

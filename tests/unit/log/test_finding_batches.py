@@ -14,7 +14,7 @@ from tests.log_text import Writer, at_offset
 
 def log_of(count: int, options: dict[str, int] | None = None) -> PartitionLog:
     """Batches of one to three records, with every fifth offset missing as after cleaning."""
-    log = open_log(MemoryDisk(), "t-0", LogConfig.from_kafka(options or {}), now_ms=0).log
+    log = open_log(MemoryDisk(), "t-0", LogConfig().with_options(options or {}), now_ms=0).log
     writer, offset = Writer(), 0
     for number in range(count):
         batch = writer.batch(" ".join(["a=1", "b=2", "c=3"][: 1 + number % 3]))

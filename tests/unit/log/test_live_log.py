@@ -34,7 +34,7 @@ class Story:
         return self.opened.log
 
     def open(self, case: Case) -> str:
-        self.config = LogConfig.from_kafka(case.options) if case.options else self.config
+        self.config = LogConfig().with_options(case.options) if case.options else self.config
         return self._open(clean="clean" in case.words)
 
     def _open(self, clean: bool) -> str:
@@ -77,7 +77,7 @@ class Story:
                 again = " (again)" if appended.repeat else ""
                 answers.append(f"{line}: {appended.first_offset}-{appended.last_offset}{again}")
             except Refused as error:
-                answers.append(f"{line}: {error}")
+                answers.append(f"{line}: {error.subject}: {error.why}")
         return "\n".join(answers)
 
     def follow(self, case: Case) -> str:
@@ -103,7 +103,7 @@ class Story:
                 case.number("from"), case.number("bytes", 1 << 20), end=end, committed=committed
             )
         except Refused as error:
-            return str(error)
+            return f"{error.subject}: {error.why}"
         found = batches_of(read.slice.read()) if read.slice else iter(())
         lines = [describe(batch) for batch in found] or ["nothing"]
         lines += [
@@ -132,7 +132,7 @@ class Story:
         try:
             self.log.delete_records(int(case.words[0]))
         except Refused as error:
-            return str(error)
+            return f"{error.subject}: {error.why}"
         return self.state()
 
     def retain(self, _case: Case) -> str:

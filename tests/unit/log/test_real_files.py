@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from sexton.base.errors import CorruptLog
 from sexton.base.partitions import TopicPartition
 from sexton.log.checkpoints import (
     EpochStart,
@@ -75,6 +77,13 @@ def test_the_checkpoints_of_a_data_directory_come_back_as_they_were(version: str
         assert sorted(pack_offsets(offsets).splitlines()) == sorted(data.splitlines())
     points = parse_offsets((paths[0].parent / "recovery-point-offset-checkpoint").read_bytes(), "x")
     assert TopicPartition("cleaned-lz4", 0) in points
+
+
+def test_a_damaged_topic_id_is_not_read_as_some_other() -> None:
+    whole = pack_metadata(uuid.UUID(int=7))
+    for damaged in (whole[:-1], whole[:-1] + b"*", whole + b"*", whole + b"A", b"version: 0\n"):
+        with pytest.raises(CorruptLog, match="is not partition metadata"):
+            parse_metadata(damaged, "partition.metadata")
 
 
 # ── made again from the .log files alone ──

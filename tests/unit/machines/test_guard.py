@@ -239,6 +239,36 @@ def test_what_people_ask_for_is_done() -> None:
     assert [topic.own.min for topic in world.topics.values()] == [None] * 3
 
 
+def test_what_is_frozen_again_is_frozen_since_then() -> None:
+    """Its last cycle is not over yet, but cleaning went on in between."""
+    world = quiet_world()
+    life = world.start_guard()
+    say(world, Hold("t1", True, 0))
+    let_pass(world, 20_000)
+    first_ms = in_force(life, "t1").since_ms
+    say(world, Hold("t1", False, 0))
+    while world.topics["t1"].own.min == FOREVER:
+        world.step()
+    again_ms = world.now_ms
+    say(world, Maintenance(world.now_ms + 60_000))
+    let_pass(world, 20_000)
+    assert world.topics["t1"].own.min == FOREVER
+    assert in_force(life, "t1").cycle == 1
+    assert in_force(life, "t1").since_ms >= again_ms > first_ms
+
+
+def test_what_was_not_thawed_yet_is_frozen_since_the_beginning() -> None:
+    world = quiet_world()
+    life = world.start_guard()
+    say(world, Hold("t1", True, 0))
+    let_pass(world, 20_000)
+    since_ms = in_force(life, "t1").since_ms
+    say(world, replace(in_force(life, "t1"), state="thawing", by="another"))
+    say(world, Maintenance(world.now_ms + 60_000))
+    let_pass(world, 20_000)
+    assert (in_force(life, "t1").state, in_force(life, "t1").since_ms) == ("frozen", since_ms)
+
+
 def test_a_topic_that_is_gone_is_forgotten() -> None:
     world = quiet_world()
     life = world.start_guard()

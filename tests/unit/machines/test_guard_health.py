@@ -80,6 +80,12 @@ def test_a_leader_that_changes_while_a_replica_is_filled_puts_it_in_doubt() -> N
     assert health.moves() == (Doubt(0, 3, LEADER_CHANGED),), "it stays in doubt when it is back"
 
 
+def test_a_leader_that_is_back_two_terms_later_may_have_had_another_in_between() -> None:
+    first = sight(isr=(1, 2), epoch=5)
+    assert health_after(first, sight(isr=(1, 2), epoch=7)).moves() == (Doubt(0, 3, LEADER_CHANGED),)
+    assert health_after(first, sight(isr=(1, 2), epoch=6)).moves() == (), "a reassignment, say"
+
+
 def test_who_is_down_is_not_being_filled_and_who_leads_is_full() -> None:
     down = health_after(
         sight(isr=(1, 2)), sight(isr=(1, 2), leader=2, epoch=1), brokers=frozenset({1, 2})

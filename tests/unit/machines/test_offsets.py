@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
+from sexton.log.config import LogConfig
+from sexton.machines.offset_log import to_bytes
 from sexton.machines.offset_messages import (
     Answer,
     Append,
@@ -37,7 +41,8 @@ from sexton.machines.offset_messages import (
     WakeAt,
     WriteMarker,
 )
-from sexton.machines.offsets import OffsetConfig, Offsets
+from sexton.machines.offsets import MOST_TOMBSTONES, OffsetConfig, Offsets
+from sexton.records.few import few_batch
 from tests.datadriven import Case, datadriven, run_file
 from tests.unit.machines.test_transactions import milliseconds
 
@@ -266,3 +271,65 @@ def _say_answer(effect: Answer) -> str:
 @datadriven(__file__, "testdata/offsets_*.txt")
 def test_offsets(path: Path) -> None:
     run_file(path, Story().run)
+
+
+GROUP, TOPIC = "g" * 255, "t" * 249  # as long as names are
+MANY = 3 * MOST_TOMBSTONES + 1
+
+
+def with_many_offsets() -> Offsets:
+    partitions = [TopicPartition(TOPIC, number) for number in range(MANY)]
+    offsets = Offsets()
+    offsets.handle(Load([OffsetRecord(GROUP, each, CommittedOffset(5)) for each in partitions]), 0)
+    return offsets
+
+
+def appends(offsets: Offsets, event: Event) -> list[Append]:
+    effects = offsets.handle(event, 0)
+    assert not [effect for effect in effects if isinstance(effect, Answer)]
+    return [effect for effect in effects if isinstance(effect, Append)]
+
+
+def answers(offsets: Offsets, *events: Event) -> list[object]:
+    effects = [effect for event in events for effect in offsets.handle(event, 0)]
+    offsets.check()
+    return [effect.answer for effect in effects if isinstance(effect, Answer)]
+
+
+@pytest.mark.parametrize(
+    "event", [TopicsDeleted(((TOPIC, bytes(16)),)), DeleteGroup("client", GROUP)]
+)
+def test_however_many_offsets_go_their_tombstones_fit_into_the_log(event: Event) -> None:
+    offsets = with_many_offsets()
+    batches = appends(offsets, event)
+    assert sum(len(batch.records) for batch in batches) == MANY
+    for batch in batches:
+        size = len(few_batch([to_bytes(record) for record in batch.records], 0))
+        assert size < LogConfig().max_message_bytes
+        offsets.handle(Appended(batch.token), 0)
+    assert not offsets.groups()
+
+
+def test_a_group_is_deleted_when_the_last_of_its_tombstones_is_replicated() -> None:
+    offsets = with_many_offsets()
+    *first, last = appends(offsets, DeleteGroup("client", GROUP))
+    assert not answers(offsets, *(Appended(batch.token) for batch in first))
+    assert answers(offsets, Appended(last.token)) == [DeleteGroupAnswer(KafkaError.NONE)]
+
+
+@pytest.mark.parametrize("which", [0, 1, -1])
+def test_a_group_is_not_deleted_if_some_of_its_tombstones_were_not_written(which: int) -> None:
+    offsets = with_many_offsets()
+    batches = appends(offsets, DeleteGroup("client", GROUP))
+    failed = batches.pop(which)
+    refused = answers(offsets, AppendFailed(failed.token, KafkaError.NOT_ENOUGH_REPLICAS))
+    assert refused == [DeleteGroupAnswer(KafkaError.COORDINATOR_NOT_AVAILABLE)]
+    assert not answers(offsets, *(Appended(batch.token) for batch in batches)), "it has been told"
+    left = answers(offsets, Fetch("client", GROUP, None))[0]
+    assert isinstance(left, FetchAnswer) and len(left.offsets) == len(failed.records)
+
+
+def test_who_waits_for_many_tombstones_hears_once_that_the_coordinator_has_moved() -> None:
+    offsets = with_many_offsets()
+    appends(offsets, DeleteGroup("client", GROUP))
+    assert answers(offsets, Unload()) == [DeleteGroupAnswer(KafkaError.NOT_COORDINATOR)]

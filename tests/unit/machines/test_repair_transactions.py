@@ -67,9 +67,30 @@ def test_open_everywhere_the_coordinator_decides(
     assert (ending.ended, ending.may_abort) == (ended, may_abort)
 
 
+@pytest.mark.parametrize(
+    ("said", "ended"),
+    [
+        (None, "not asked"),
+        (coordinator("Ongoing"), "under way"),
+        (coordinator("PrepareCommit"), "under way"),
+        (coordinator("Ongoing", has_partition=False), "not asked"),
+        (coordinator("CompleteAbort"), "not asked"),
+        (coordinator("CompleteCommit"), "not asked"),
+        (coordinator("Empty"), "not asked"),
+    ],
+)
+def test_while_a_replica_is_silent_a_coordinator_is_heard_and_nothing_is_aborted(
+    said: Coordinated | None, ended: str
+) -> None:
+    ending = judge_ending(opened(), known("open", "open", "unreadable"), said, complete=True)
+    assert (ending.ended, ending.may_abort, ending.complete) == (ended, False, False)
+    assert ending.loss and "broker 3 says so" in ending.because
+    assert said is None or f"says {said.state}" in ending.because
+
+
 def test_silence_of_a_coordinator_is_no_answer() -> None:
     ending = judge_ending(opened(), known("open", "open"), None, complete=False)
-    assert (ending.ended, ending.may_abort) == ("not asked", False)
+    assert (ending.ended, ending.may_abort, ending.complete) == ("not asked", False, False)
 
 
 @pytest.mark.parametrize(

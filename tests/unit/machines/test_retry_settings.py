@@ -51,6 +51,19 @@ def test_a_setting_that_cannot_be_is_refused(some: dict[str, object]) -> None:
         Settings(**some)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("some", "choices"),
+    [({"mode": "transactionel"}, "transactional, compensating"),
+     ({"mode": None}, "transactional, compensating"),
+     ({"at_ceiling": "hold"}, "freed, held"), ({"at_ceiling": "HELD"}, "freed, held")],
+)  # fmt: skip
+def test_a_choice_that_is_none_never_weakens_a_promise(
+    some: dict[str, object], choices: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"not one of {choices}"):
+        Settings(**some)  # type: ignore[arg-type]
+
+
 def test_three_topics_have_as_many_partitions_as_each_other() -> None:
     check_partitions(6, 6, 6)
     for counts in ((6, 3, 3), (6, 6, 3), (6, 3, 6)):

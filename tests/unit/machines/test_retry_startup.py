@@ -111,6 +111,15 @@ def test_a_retry_record_without_a_lock_is_reported_and_left_alone() -> None:
     assert run(task)[0] == []
 
 
+def test_what_is_left_alone_is_still_there_at_the_next_start() -> None:
+    task = start([], [retry(7)], position=9, w=5)
+    ran, commit = run(task, "ab")
+    assert (ran, commit.position) == ([9, 10], 11)
+    assert commit.watermark.w == 7, "below W it would be taken for settled"
+    task = start([], [retry(7)], position=commit.position, w=commit.watermark.w)
+    assert task.reap() is None and task.orders.orphans == {7: 7}
+
+
 def test_without_transactions_it_is_pending() -> None:
     startup = StartUp(NAME, settings(mode="compensating"), Random(0), 1)
     for event in (Committed(9, "sexton.retry 1 W=5 of=1"), Ends(9, 9), LocksRead([], 9)):
@@ -266,6 +275,22 @@ def test_an_orphan_is_ended_by_an_operator(do: str) -> None:
     assert ran == [], "the next message of its key waits for what becomes of it"
     assert run(task)[0] == ([0, 2] if do == "redrive" else [2])
     assert not task.orders.orphans
+
+
+def test_an_adopted_message_that_fails_waits_from_then_on() -> None:
+    """Or it would never be the oldest, however long it fails."""
+    startup = StartUp(NAME, settings(mode="compensating"), Random(0), 1)
+    for event in (Committed(2, "sexton.retry 1 W=0 of=1"), Ends(9, 9), LocksRead([], 9)):
+        startup.handle(event)
+    startup.handle(RetriesRead([retry(0)], 9))
+    (started,) = startup.handle(KeysRead({0: b"a"}))
+    assert isinstance(started, Started)
+    task = started.task
+    assert task.pending.oldest_since_ms() is None, "nobody knows"
+    run(task, outcomes={0: RETRY}, now_ms=1_000)
+    assert task.pending.oldest_since_ms() == 1_000
+    run(task, outcomes={0: RETRY}, now_ms=2_000)
+    assert task.pending.oldest_since_ms() == 1_000
 
 
 def test_reap_starts_up_again_after_its_command_is_gone() -> None:

@@ -27,6 +27,7 @@ class SmallCluster:
         brokers: int = 3,
         log: LogConfig | None = None,
         start: int | None = None,
+        cluster_id: str = CLUSTER_ID,
         **config: Any,
     ) -> None:
         defaults: dict[str, Any] = {
@@ -43,7 +44,7 @@ class SmallCluster:
             )
             for node in range(1, brokers + 1)
         ]
-        self.world = World(configs, ControllerConfig(cluster_id=CLUSTER_ID), 1, 10**12)
+        self.world = World(configs, ControllerConfig(cluster_id=cluster_id), 1, 10**12)
         self.world.start(CONTROLLER)
         for node in range(1, (start or brokers) + 1):
             self.world.start(node)

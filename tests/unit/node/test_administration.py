@@ -288,6 +288,20 @@ def test_no_more_replicas_must_be_in_sync_than_there_are(cluster: SmallCluster) 
     assert produced(refused).error_code == KafkaError.NOT_ENOUGH_REPLICAS
 
 
+def test_each_partition_counts_its_own_replicas(cluster: SmallCluster) -> None:
+    create(cluster, "t", [1, 2], [1, 2], min_insync_replicas="2")
+    topic = ReassignableTopic("t", [ReassignablePartition(0, [1])])
+    moved = cluster.ask(AlterPartitionReassignmentsRequest(5_000, True, [topic]), 1)
+    assert moved.responses[0].partitions[0].error_code == 0
+    cluster.kill(2)
+    batch = batch_of([(b"k", b"v")], Sequence(), cluster.world.now_ms)
+    answers = [
+        produced(cluster.ask(produce_request(TopicPartition("t", number), batch), 11)).error_code
+        for number in (0, 1)
+    ]
+    assert answers == [KafkaError.NONE, KafkaError.NOT_ENOUGH_REPLICAS]
+
+
 # ── partitions ──
 
 

@@ -10,6 +10,7 @@ from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.machines import controller as admin
 from sexton.node.broker import Broker
+from sexton.node.fetch_sessions import IDLE_MS
 from sexton.node.outside import CONTROLLER, Answer, Asked, Effect, Event, Left
 from sexton.protocol.messages.fetch import (
     FetchPartition,
@@ -203,3 +204,39 @@ def watch_fetches(broker: Broker, named: list[int]) -> None:
         handle(caller, request, version)
 
     broker._handlers[FetchRequest] = watched
+
+
+def led_by_the_first(slots: int) -> SmallCluster:
+    """Three brokers with a topic of one partition."""
+    cluster = SmallCluster(3, max_incremental_fetch_session_cache_slots=slots)
+    create = admin.CreateTopic(None, TOPIC, uuid.UUID(int=7).hex, -1, -1, ((1, 2, 3),))
+    cluster.world.send(-101, CONTROLLER, create, lambda _: None, 1_000, 0)
+    cluster.wait(5_000)
+    write(cluster, 0)
+    return cluster
+
+
+def test_a_consumer_makes_room_for_a_follower() -> None:
+    cluster = led_by_the_first(slots=2)
+    for node in (2, 3):
+        cluster.kill(node)
+    cluster.wait(IDLE_MS)
+    for _ in range(2):
+        assert fetch(cluster, 0, 0, {0: 0}).session_id > 0
+    for node in (2, 3):
+        cluster.world.start(node)
+    cluster.wait(30_000)
+    sessions = cluster.broker(LEADER)._fetch.sessions
+    assert sorted(s.follower for s in sessions._by_id.values()) == [2, 3]
+    assert fetch(cluster, 0, 0, {0: 0}).session_id == 0, "nobody makes room for a consumer"
+
+
+def test_a_follower_without_a_session_waits_for_records() -> None:
+    cluster = led_by_the_first(slots=0)
+    named: list[int] = []
+    watch_fetches(cluster.broker(LEADER), named)
+    cluster.wait(10_000)
+    assert 0 < len(named) <= 2 * 10_000 / 500, "each asks when replica.fetch.wait.max.ms is over"
+    began_ms = cluster.world.now_ms
+    write(cluster, 0)
+    assert cluster.world.now_ms - began_ms < 500, "the ISR has it as soon as it is there"

@@ -13,6 +13,7 @@ from sexton.protocol.messages.create_topics import (
 )
 from sexton.protocol.messages.list_offsets import (
     ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
@@ -25,7 +26,7 @@ from sexton.protocol.messages.produce import (
 from tests import handmade
 from tests.unit.node.small_cluster import SmallCluster
 
-MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -3, -4, -5
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ class Topic:
         asked = MetadataRequest([MetadataRequestTopic(name=name)])
         self.leader = cluster.ask(asked, 12).topics[0].partitions[0].leader_id
 
-    def produce(self, *timestamps: int) -> None:
+    def produce(self, *timestamps: int, acks: int = -1) -> None:
         """One batch, with a record for each timestamp."""
         first = timestamps[0]
         batch = handmade.batch(
@@ -52,17 +53,20 @@ class Topic:
             max_timestamp=max(timestamps),
         )
         data = TopicProduceData(self.name, partition_data=[PartitionProduceData(0, batch)])
-        request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data])
+        request = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[data])
         answer = self.cluster.ask(request, 12, self.leader).responses[0].partition_responses[0]
         assert answer.error_code == KafkaError.NONE, answer
 
     def at(self, timestamp: int) -> tuple[int, int]:
         """(offset, timestamp)"""
-        asked = ListOffsetsTopic(self.name, [ListOffsetsPartition(0, timestamp=timestamp)])
-        answer = self.cluster.ask(ListOffsetsRequest(-1, topics=[asked]), 9, self.leader)
-        found = answer.topics[0].partitions[0]
+        found = self.answer(timestamp)
         assert found.error_code == KafkaError.NONE
         return found.offset, found.timestamp
+
+    def answer(self, timestamp: int, version: int = 9) -> ListOffsetsPartitionResponse:
+        asked = ListOffsetsTopic(self.name, [ListOffsetsPartition(0, timestamp=timestamp)])
+        answer = self.cluster.ask(ListOffsetsRequest(-1, topics=[asked]), version, self.leader)
+        return answer.topics[0].partitions[0]
 
 
 def test_the_newest_record_is_found_inside_its_batch(cluster: SmallCluster) -> None:
@@ -105,3 +109,31 @@ def test_without_tiered_storage_everything_is_local(cluster: SmallCluster) -> No
     topic.produce(1000, 2000)
     assert topic.at(EARLIEST_LOCAL) == (0, -1)
     assert topic.at(LATEST_TIERED) == (-1, -1)
+
+
+def test_a_new_leader_does_not_guess_the_end() -> None:
+    """It has all its predecessor committed, but must hear from the ISR that it is committed."""
+    cluster = SmallCluster()
+    topic = Topic(cluster, "elected")
+    partition = cluster.image.partitions[TopicPartition("elected", 0)]
+    old, new, far = partition.replicas
+    assert topic.leader == old
+    for near in (old, new):  # the third stays alive and in the ISR, and fetches nothing
+        cluster.world.network.cut(near, far)
+        cluster.world.network.cut(far, near)
+    topic.produce(1000, acks=1)
+    cluster.wait(1_000)
+    cluster.world.kill(old)
+    while cluster.image.partitions[TopicPartition("elected", 0)].leader != new:
+        cluster.wait(100)
+    cluster.wait(500)
+
+    topic.leader = new
+    for beyond in (LATEST, MAX_TIMESTAMP, 1000):
+        assert topic.answer(beyond).error_code == KafkaError.OFFSET_NOT_AVAILABLE
+    assert topic.answer(LATEST, version=4).error_code == KafkaError.LEADER_NOT_AVAILABLE
+    assert topic.at(EARLIEST) == (0, -1)
+    cluster.world.network.heal()
+    cluster.wait(60_000)  # requests that were lost in the cut are given up first
+    assert topic.at(LATEST) == (1, -1)
+    assert topic.at(1000) == (0, 1000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.partitions import TopicPartition
 from sexton.node import apis
 from sexton.node.api_versions import unsupported
 from sexton.protocol.messages.api_versions import ApiVersionsRequest
@@ -390,7 +391,7 @@ def test_the_first_who_looks_for_a_coordinator_finds_one(
     config = cluster.broker(1).site.log_config(topic)
     assert config.compacts and config.segment_bytes == 100 << 20
     least = min(2, replicas) if kind == 1 else 1
-    assert cluster.broker(1).site.min_insync_replicas(topic) == least
+    assert cluster.broker(1).site.min_insync_replicas(TopicPartition(topic, 0)) == least
     assert described(cluster, topic).is_internal
 
 

@@ -10,6 +10,7 @@ from sexton.base.partitions import TopicPartition
 from sexton.machines import controller as admin
 from sexton.node.messages import LeaveCluster, LeaveClusterAnswer
 from sexton.node.outside import CONTROLLER
+from sexton.sim.clients import Sequence, batch_of, produce_request, produced
 from tests.unit.node.small_cluster import CLIENT, SmallCluster
 
 AT = TopicPartition("t", 0)
@@ -74,3 +75,23 @@ def test_it_comes_back_as_if_it_had_been_stopped_before(cluster: SmallCluster) -
     assert cluster.image.active(1)
     record = cluster.image.partitions[AT]
     assert (record.leader, set(record.isr)) == (2, {1, 2, 3})
+
+
+def test_a_leader_tells_its_high_watermark_anew_in_each_term(cluster: SmallCluster) -> None:
+    """The controller begins at zero after a loss; the leader has told it once, in another term."""
+    batch = batch_of([(b"k", b"v")], Sequence(), cluster.world.now_ms)
+    assert produced(cluster.ask(produce_request(AT, batch), 11)).error_code == 0
+    cluster.wait(10 * SECOND_MS)
+    assert cluster.controller.ledger.known(AT).high_watermark == 1
+    cluster.world.pause(1)
+    cluster.wait(15 * SECOND_MS)  # until 2 leads in its place
+    cluster.kill(3)
+    cluster.kill(2)
+    cluster.world.resume(1)
+    cluster.wait(15 * SECOND_MS)
+    elect = admin.Elect(None, *AT, unclean=True)
+    cluster.world.send(CLIENT, CONTROLLER, elect, lambda _: None, SECOND_MS, 0)
+    cluster.wait(10 * SECOND_MS)
+    record = cluster.controller.ledger.known(AT)
+    assert (record.leader, record.lost_in) == (1, record.leader_epoch)
+    assert record.high_watermark == 1

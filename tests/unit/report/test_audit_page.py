@@ -6,10 +6,12 @@ import pytest
 
 from sexton.audit.finding import AuditFinding
 from sexton.report.audit_page import AuditPage, Standing, topics
-from sexton.report.audit_words import began, duration, key_text, verdict_sentence, who_is_right
+from sexton.report.audit_words import began, key_text, verdict_sentence, who_is_right
+from sexton.report.quantities import duration
 from tests.unit.report.audit_examples import (
     ABORTED,
     CLEAN,
+    CORRUPT,
     GAP,
     HANGING,
     HOUR,
@@ -33,6 +35,8 @@ ALONE = replace(
         (replace(CLEAN, findings=(TOMBSTONE,), incomplete=UNREAD), "differ"),
         (replace(CLEAN, findings=(HANGING,)), "unsound"),
         (replace(CLEAN, findings=(HANGING, TOMBSTONE)), "differ"),
+        (replace(CLEAN, findings=(CORRUPT,)), "unsound"),
+        (replace(CLEAN, findings=(replace(CORRUPT, replicas=(1, 2)),)), "differ"),
         (replace(CLEAN, findings=(GAP,)), "agree"),  # a note only informs
         (replace(CLEAN, partitions=()), "unread"),
         (replace(CLEAN, partitions=(ALONE,)), "alone"),

@@ -90,6 +90,12 @@ def test_nothing_is_rebuilt_before_every_replica_was_read() -> None:
         assert "Not every replica could be read" in told(TOMBSTONE, page)
 
 
+def test_keys_that_nobody_looked_at_are_no_reason_to_wait_for_a_replica() -> None:
+    more = Unread("orders-3", "5 more keys may differ", TOMBSTONE.partition, keys_only=True)
+    page = replace(PAGE, findings=(TOMBSTONE,), incomplete=())
+    assert commands(TOMBSTONE, replace(page, incomplete=(more,))) == commands(TOMBSTONE, page)
+
+
 @pytest.mark.parametrize("finding", [MISMATCH, replace(MISSING, replicas=(1, 2, 3))])
 def test_nothing_is_thrown_away_while_nobody_knows_who_is_right(finding: AuditFinding) -> None:
     unknown = replace(finding, verdict=replace(finding.verdict, right=None, certainty="unknown"))

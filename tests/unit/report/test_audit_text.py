@@ -46,8 +46,25 @@ def test_the_logs_are_drawn_below_each_other() -> None:
         f"✓ broker 1  a={v}  ·       ·   c={v}",
         f"✗ broker 3  a={v}  k={v}  ·   c={v}",
         "  on all: LSO 20, HW 20",
-        "  · nothing is held",
+        "  · nothing is held, key=digits of its value's hash",
     ]
+    legend = picture_lines(finding, PAGE, 80)[-2:]
+    assert " ".join(line.strip() for line in legend).endswith(
+        "k the key in question, other keys and values as digits of their hash"
+    )
+
+
+def test_keys_that_differ_late_look_different() -> None:
+    finding = replace(
+        TOMBSTONE, windows=(window(3, "16 user-17=1, 17 user-18=1, 18 z=1", first=16, end=19),)
+    )
+    row = picture_lines(finding, SHOWN, 80)[1]
+    assert "user-17=" in row and "user-18=" in row
+    alone = replace(finding, windows=(window(3, "16 customer-17=1", first=16, end=17),))
+    assert "custo…=" in picture_lines(alone, SHOWN, 80)[1]
+    far = "x" * 100
+    both = replace(finding, windows=(window(3, f"16 {far}1=1, 17 {far}2=1", first=16, end=18),))
+    assert "xxxxx…=" in picture_lines(both, SHOWN, 80)[1]  # no room: better short than nothing
 
 
 def test_a_transaction_is_drawn_below_its_records() -> None:

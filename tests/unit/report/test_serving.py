@@ -31,7 +31,8 @@ def test_a_port_that_is_taken_is() -> None:
         server = Server("127.0.0.1", port, lambda _: Page(""), option="--metrics-port")
         with pytest.raises(ConfigError) as caught:
             asyncio.run(server.start())
-    assert str(caught.value) == f"127.0.0.1:{port}: cannot listen there: address already in use"
+    assert caught.value.subject == f"127.0.0.1:{port}"
+    assert caught.value.why == "cannot listen there: address already in use"
     assert caught.value.hint == "choose another --metrics-port, or 0 for any that is free"
 
 

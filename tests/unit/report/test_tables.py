@@ -63,6 +63,22 @@ def test_a_still_narrower_one_folds_text_but_no_number() -> None:
     )
 
 
+def test_prose_is_folded_and_names_codes_and_times_stay_whole() -> None:
+    names = ("__transaction_state", "tombstone-divergence", "2026-11-17T06:01:47Z")
+    columns = [Column("topic"), Column("code"), Column("since"), Column("because")]
+    rows: list[list[Cell]] = [[*names, "a tombstone was forgotten by some"]]
+    table = on_terminal(80, rows, columns)
+    assert max(map(len, table.splitlines())) <= 80
+    assert all(name in table.splitlines()[1] for name in names)
+    too_narrow = on_terminal(60, rows, columns)
+    assert too_narrow.startswith("topic:   __transaction_state\ncode:    tombstone-divergence\n")
+
+
+def test_a_word_that_is_longer_than_any_name_is_folded() -> None:
+    table = on_terminal(50, [["x" * 60, 7]], [Column("key"), number("n")])
+    assert "".join(table.split()) == "keyn" + "x" * 47 + "7" + "x" * 13
+
+
 def test_columns_move_together_before_they_become_lines() -> None:
     columns = [number(name) for name in "abc"]
     rows: list[list[Cell]] = [[123456, 123456, 123456]]

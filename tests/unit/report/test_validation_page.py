@@ -34,7 +34,8 @@ def page(*sightings: Sighting, counts: Mapping[str, int] | None = None, **more: 
     told = dict(counts or {})
     for each in sightings:
         told.setdefault(each.code, 1)
-    facts = PartitionFacts(AT, 0, 6, 5, 400, 1, 0, 0, 0, 0, -1, told, sightings)
+    judged = {"value": 5}
+    facts = PartitionFacts(AT, 0, 6, 5, 400, 1, 0, 0, 0, 0, -1, told, sightings, judged=judged)
     chosen: dict[str, Any] = {"rules": Rules(value="int"), "partitions": (facts,), **more}
     return ValidationPage(
         version="1", cluster_id="c", bootstrap="localhost:9092", topic="counts",
@@ -58,6 +59,14 @@ def test_the_words_are_those_of_the_first_report() -> None:
     assert any(line.endswith("← another epoch of it") for line in lines)
 
 
+def test_an_isolation_level_that_nobody_knows_is_not_named() -> None:
+    """The control: that of records which we have read ourselves is."""
+    assert finding_of(FALL, page(FALL)).evidence["isolation"] == "read_committed"
+    told = finding_of(FALL, page(FALL, read_by_us=False))
+    assert told.message.startswith("a value went back. Partition: 17,")
+    assert "isolation" not in told.evidence
+
+
 def test_keys_are_digests_unless_they_are_asked_for() -> None:
     hidden = page(FALL)
     everything = (
@@ -73,6 +82,7 @@ def test_keys_are_digests_unless_they_are_asked_for() -> None:
         ({"limits": ("Only since 1h.",)}, "kept", "in all that was looked at"),
         ({"incomplete": (("counts-3", "gone"),)}, "incomplete", "not everything could be read"),
         ({"partitions": ()}, "unread", "Nothing was read"),
+        ({"rules": Rules(id="int")}, "unread", "nothing could be judged of: comes once (int)"),
         ({"acknowledged": 2}, "kept", "apart from 2 acknowledged findings"),
     ],
 )
@@ -80,6 +90,12 @@ def test_a_verdict_says_what_it_rests_on(more: dict[str, Any], standing: str, wo
     told = page(**more)
     assert told.standing == standing and words in verdict_sentence(told)
     assert words in html_page(told)
+
+
+def test_a_promise_is_kept_if_something_was_judged_by_it() -> None:
+    told = page(rules=Rules(value="int", id="json:id", source="s"), compared={"source": 3})
+    assert [each.kept for each in promises(told)] == [True, None, True]
+    assert told.standing == "unread"
 
 
 def test_what_was_found_goes_before_what_could_not_be_read() -> None:

@@ -58,8 +58,8 @@ def test_messages_are_named_where_brokers_refuse_them() -> None:
     assert refusal == "INVALID_RECORD: no key"
     assert refusal_in("INVALID_PRODUCER_EPOCH") is None
     told = [("orders-0-3", "k1", "invoices"), ("orders-1-0", "none", "invoices")]
-    assert str(not_taken(refusal, told[:1], 1)).endswith(
+    assert not_taken(refusal, told[:1], 1).why.endswith(
         "an output, that of one message (INVALID_RECORD: no key): orders-0-3 (key k1) to invoices"
     )
-    several = str(not_taken(refusal, told, 7))
+    several = not_taken(refusal, told, 7).why
     assert "one of those of 7 messages" in several and several.endswith(", ...")

@@ -37,7 +37,8 @@ def test_what_is_no_checkpoint_is_told_in_our_words(
         (tmp_path / "metadata").write_text(text)
     with pytest.raises(ConfigError) as caught:
         read_checkpoint(str(tmp_path))
-    assert str(caught.value) == f"{tmp_path}: is no checkpoint of Spark's: {why}"
+    assert caught.value.subject == str(tmp_path)
+    assert caught.value.why == f"is no checkpoint of Spark's: {why}"
     assert caught.value.hint == "name the directory that the query has as checkpointLocation"
 
 

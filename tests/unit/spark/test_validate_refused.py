@@ -54,6 +54,8 @@ def proof(**facts: int) -> sexton.spark.Proof:
         ("records", "bytes", "keys", "ids", "hidden", "without_key", "unreadable"), 0
     )
     told |= {"first_unreadable": -1, "counts": {}, "sightings": (), **facts}
+    left = told["records"] - told["without_key"] - told["unreadable"]
+    told["judged"] = {"value": left}
     partition = PartitionFacts(TopicPartition("t", 0), 0, 0, **told)
     return sexton.spark.Proof(
         Validation("t", None, Rules(value="int"), (partition,), (), {}, (), (), 0, 0)
@@ -69,9 +71,18 @@ def test_a_promise_about_nothing_is_not_kept() -> None:
     proof(records=1).check()
 
 
+def test_records_that_were_all_left_out_prove_nothing() -> None:
+    """The control: with one more that was judged, the promise is kept."""
+    nothing = proof(records=2, without_key=1, unreadable=1, first_unreadable=7)
+    assert not nothing.kept
+    with pytest.raises(sexton.spark.PromiseBroken, match="nothing could be judged"):
+        nothing.check()
+    assert proof(records=3, without_key=1, unreadable=1, first_unreadable=7).kept
+
+
 def test_what_was_left_out_is_in_the_verdict() -> None:
     assert str(proof(records=2)) == "t is what was promised."
-    some = proof(records=2, without_key=1, unreadable=1, first_unreadable=7)
+    some = proof(records=3, without_key=1, unreadable=1, first_unreadable=7)
     assert str(some) == "t is what was promised in all that was looked at."
     assert [each.partition(" were")[0] for each in some.page.limits] == [
         "1 records in which an expression found nothing",

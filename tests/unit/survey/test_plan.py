@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
 from sexton.client.replica import ReplicaOffsets
-from sexton.survey.plan import Group, grouped
+from sexton.survey.plan import Group, _offset_of, grouped
 
 AT = TopicPartition("orders", 0)
 
@@ -63,3 +69,45 @@ def test_a_start_past_the_end_leaves_nothing_to_compare() -> None:
 
 def test_without_an_answer_there_is_nothing() -> None:
     assert groups([1, 2]) == []
+
+
+@dataclass
+class Asked:
+    """A client whose replicas say where a time is; None: that one fails."""
+
+    offsets: dict[int, int | None]
+
+    def replica(self, _partition: TopicPartition, node: int) -> Any:
+        return Told(self.offsets[node])
+
+
+@dataclass
+class Told:
+    offset: int | None
+
+    async def offset_at(self, _time_ms: int) -> int:
+        if self.offset is None:
+            raise PeerError("broker", "is away")
+        return self.offset
+
+
+def since(offsets: dict[int, int | None], *replicas: tuple[int, int, int, int]) -> tuple[int, Any]:
+    client = cast("Client", Asked(offsets))
+    return asyncio.run(_offset_of(client, AT, stands(*replicas), 1_000))
+
+
+BOTH = (1, 0, 90, 90), (2, 0, 90, 90)
+
+
+def test_a_time_is_where_any_replica_has_its_first_record() -> None:
+    assert since({1: 70, 2: 40}, *BOTH) == (40, {})
+
+
+def test_one_that_has_nothing_since_then_does_not_widen_it() -> None:
+    assert since({1: 70, 2: 72, 3: 30}, *BOTH, (3, 0, 30, 30)) == (70, {})
+    assert since({1: 90, 2: 90}, *BOTH) == (90, {}), "nobody has: all is older"
+
+
+def test_one_that_cannot_say_is_named_and_the_others_are_compared() -> None:
+    assert since({1: 70, 2: None}, *BOTH) == (70, {2: "broker: is away"})
+    assert since({1: None, 2: None}, *BOTH)[1].keys() == {1, 2}

@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import stat
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,47 @@ def test_what_maven_complains_of_is_passed_on(programs: Install) -> None:
 )
 def test_javas_two_ways_to_count(version: str, number: int) -> None:
     assert java.major(version) == number
+
+
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        "Could not find artifact org.apache.kafka:kafka_2.13:jar:9.9.9 in central (https://x)",
+        "org.apache.kafka:kafka_2.13:jar:9.9.9 was not found in https://x during a previous one",
+    ],
+)
+def test_a_version_that_there_is_not_is_named_and_leaves_nothing(
+    programs: Install, tmp_path: Path, complaint: str
+) -> None:
+    programs(java=JAVA_17, mvn=f"printf '\\033[0m[ERROR] Failed: {complaint}\\n'; exit 1")
+    with pytest.raises(PeerError) as raised:
+        kafka_jars.kafka_jars("9.9.9", unlocked=True)
+    assert (raised.value.subject, raised.value.why) == ("Maven", "has no Apache Kafka 9.9.9")
+    assert not list((tmp_path / "cache" / "kafka").iterdir())
+
+
+def test_other_complaints_of_maven_come_without_colours(programs: Install) -> None:
+    programs(java=JAVA_17, mvn="printf '\\033[0m[\\033[1;31mERROR\\033[m] no route\\n'; exit 1")
+    with pytest.raises(PeerError) as raised:
+        kafka_jars.kafka_jars("1.0")
+    assert (raised.value.subject, raised.value.why) == ("mvn", "[ERROR] no route")
+
+
+def test_those_who_queue_at_a_file_that_is_removed_queue_again(tmp_path: Path) -> None:
+    """Else two could be at it at once: one at the old file, one at a new one of the same name."""
+    path = tmp_path / "1.0.fetching"
+    inside: list[int] = []
+    together: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(50):
+            with kafka_jars.one_at_a_time(path):
+                inside.append(number)
+                (tmp_path / "work").write_text("takes a moment")  # in which others may run
+                together.append(len(inside))
+                inside.pop()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert together == [1] * 200
+    assert not path.exists()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.pytest_apart import pytest_apart
+
 TESTS = """
 import pytest
 
@@ -27,6 +29,10 @@ def test_the_project_chooses(start_kafka):
 
 def test_the_module_chooses(kafka):
     assert partitions(kafka, "asked-for") == 4
+    kafka.create_topic("made")
+    assert partitions(kafka, "made") == 4
+    kafka.create_topic("counted", 2)
+    assert partitions(kafka, "counted") == 2
 
 
 @pytest.mark.kafka_options(brokers=2, options={"num.partitions": 2})
@@ -61,11 +67,7 @@ def run_pytest(directory: Path, text: str) -> subprocess.CompletedProcess[str]:
         "[pytest]\nkafka_options =\n    num.partitions=6\naddopts = --strict-markers\n",
         encoding="utf-8",
     )
-    plugin = (
-        [] if entry_points(group="pytest11", name="sexton") else ["-p", "sexton.testing.plugin"]
-    )
-    command = [sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", "-q"]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    return pytest_apart(directory, "-q")
 
 
 def test_the_nearest_word_counts(tmp_path: Path) -> None:

@@ -8,8 +8,14 @@ from sexton.testing.waiting import TimedOut, until
 
 
 def test_the_first_good_answer_ends_the_wait() -> None:
-    answers = iter([None, False, 0])
-    assert until(lambda: next(answers), "an answer") == 0
+    answers = iter([None, False, 3])
+    assert until(lambda: next(answers), "an answer") == 3
+
+
+@pytest.mark.parametrize("nothing", [0, [], {}, "", b""])
+def test_nothing_seen_yet_is_no_good_answer(nothing: object) -> None:
+    answers = iter([nothing, ["seen"]])
+    assert until(lambda: next(answers), "anything seen") == ["seen"]
 
 
 def test_a_wait_in_vain_says_for_what_and_why() -> None:

@@ -25,7 +25,7 @@ from sexton.log.inspect.producer_checks import (
     TransactionIndexCheck,
     check_snapshot,
 )
-from sexton.log.inspect.reporting import Reporter, at
+from sexton.log.inspect.reporting import Reporter
 from sexton.log.inspect.sequences import Break, SequenceTracker, runs_of
 from sexton.log.inspect.table import ABORT, COMMIT, BatchTable
 from sexton.log.inspect.transactions import Transaction, TransactionTracker
@@ -251,7 +251,3 @@ def break_evidence(seen: Break) -> dict[str, Evidence]:
         "previous_epoch": seen.before.epoch,
         "previous_offset": seen.before.last,
     }
-
-
-def _place(file: SegmentFile, table: BatchTable, row: int) -> str:
-    return at(file.path, int(table.position[row]))

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from sexton.base.errors import CorruptLog
 from sexton.log import names
-from sexton.log.checkpoints import parse_epochs, parse_metadata, parse_offsets, topic_id_text
+from sexton.log.checkpoints import parse_epochs, parse_metadata, parse_offsets
 from sexton.log.indexes import parse_aborted
 from sexton.log.inspect.index_checks import offset_index, time_index
 from sexton.log.inspect.paths import OtherFile
 from sexton.log.snapshots import ProducerEntry, parse_snapshot
+from sexton.protocol.uuids import uuid_text
 
 Cell = int | str | None
 
@@ -64,7 +65,7 @@ def rows_of(file: OtherFile) -> Iterator[tuple[Cell, ...]]:
         case names.EPOCHS:
             yield from parse_epochs(data, where)
         case names.METADATA:
-            yield (topic_id_text(parse_metadata(data, where)),)
+            yield (uuid_text(parse_metadata(data, where).bytes),)
         case _:
             for (topic, partition), offset in parse_offsets(data, where).items():
                 yield topic, partition, offset

@@ -1,0 +1,100 @@
+"""A broker that leaves out what it was asked for has broken the protocol: that is its error."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, cast
+
+import pytest
+
+from sexton.base.errors import PeerError
+from sexton.base.partitions import TopicPartition
+from sexton.client import config_changes, transaction_lists
+from sexton.client.client import Client
+from sexton.client.reading import PartitionReader
+from sexton.client.replica import Chunk, Replica
+from sexton.client.retrying import Patience
+from sexton.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+from sexton.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from sexton.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from sexton.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from tests.log_text import Writer, at_offset
+
+AT = TopicPartition("t", 0)
+AT_ONCE = Patience(timeout_ms=0)
+
+
+class Broker:
+    """A client, and the only broker that it knows: answers by the kind of request."""
+
+    peer = "broker 1"
+
+    def __init__(self, *answers: tuple[type, object]) -> None:
+        self._answers = dict(answers)
+
+    async def broker(self, _node: int) -> Broker:
+        return self
+
+    async def ask(self, request: Any, _versions: range = range(1)) -> Any:
+        return self._answers[type(request)]
+
+
+def told(awaitable: Awaitable[object]) -> str:
+    """What the error says that comes of it."""
+
+    async def wait() -> object:
+        return await awaitable
+
+    with pytest.raises(PeerError) as raised:
+        asyncio.run(wait())
+    return f"{raised.value.subject}: {raised.value.why}"
+
+
+@pytest.mark.parametrize("topics", [[], [OffsetForLeaderTopicResult("t")]])
+def test_epochs_without_the_partition(topics: list[OffsetForLeaderTopicResult]) -> None:
+    broker = Broker((OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse(topics=topics)))
+    client = cast("Client", broker)
+    leader = Replica(cast("Any", lambda: broker.broker(1)), AT, 1, leader_epoch=3)
+    last = Chunk(memoryview(at_offset(Writer().batch("a=1"), 4)), 5, 0, 5, 5, ())
+    found = told(PartitionReader(client, AT)._goes_on(leader, last, 5))
+    assert found == "broker 1: OffsetForLeaderEpoch of t-0 on broker 1 is answered without it"
+
+
+def describe(monkeypatch: pytest.MonkeyPatch, *answers: tuple[type, object]) -> str:
+    monkeypatch.setattr(transaction_lists, "PATIENCE", AT_ONCE)
+    return told(transaction_lists.describe_transaction(cast("Client", Broker(*answers)), "x"))
+
+
+def test_no_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = describe(monkeypatch, (FindCoordinatorRequest, FindCoordinatorResponse()))
+    assert found == "FindCoordinator: is answered without x"
+
+
+def test_no_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = describe(
+        monkeypatch,
+        (FindCoordinatorRequest, FindCoordinatorResponse(coordinators=[Coordinator("x", 1)])),
+        (DescribeTransactionsRequest, DescribeTransactionsResponse()),
+    )
+    assert found == "broker 1: DescribeTransactions of x is answered without it"
+
+
+def test_no_options() -> None:
+    client = cast("Client", Broker((DescribeConfigsRequest, DescribeConfigsResponse())))
+    found = told(config_changes.described(client, (config_changes.TOPIC, "t"), ["retention.ms"]))
+    assert found == "DescribeConfigs: is answered without the topic t"

@@ -1,0 +1,90 @@
+"""A transaction that is open in two partitions is judged in each by what concerns that one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import ClassVar, cast
+
+import pytest
+
+from sexton.audit.facts import BUCKETS, OpenTransaction, ReplicaFacts, Scope
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.replica import ReplicaOffsets
+from sexton.client.transactions import Transaction, Transactions
+from sexton.survey import opened
+from sexton.survey.plan import Group, PartitionPlan
+from sexton.survey.rounds import Case
+
+LEFT, RIGHT = TopicPartition("left", 0), TopicPartition("right", 0)
+OPEN = OpenTransaction(producer_id=7, epoch=3, start_offset=40, last_timestamp=1_000)
+STANDS = ReplicaOffsets(node=1, log_start=0, last_stable=40, high_watermark=50, log_end=50)
+
+
+def facts(node: int, scope: Scope) -> ReplicaFacts:
+    return ReplicaFacts(
+        node, scope, 0, 40, 50, 50, 40, records=5, batches=5, bytes=500, keys=3, tombstones=1,
+        markers=0, aborted_records=0, first_timestamp=1, last_timestamp=2,
+        digests=bytes(8 * BUCKETS), first_repeat=None, aborted=(), open=(OPEN,), misfits=(),
+        damage=(),
+    )  # fmt: skip
+
+
+def case_of(partition: TopicPartition) -> Case:
+    scope = Scope(partition, 0, 40, True, 7)
+    stands = dict.fromkeys((1, 2), STANDS)
+    plan = PartitionPlan(
+        partition, True, 0, 1, (1, 2), {}, stands, (Group(scope, (1, 2)),), unreadable=()
+    )
+    return Case(plan, {(0, node): facts(node, scope) for node in (1, 2)})
+
+
+class StillOpen:
+    async def offsets(self) -> ReplicaOffsets:
+        return STANDS
+
+    async def open_transactions(self) -> tuple[OpenTransaction, ...]:
+        return (OPEN,)
+
+
+class TwoReaders:
+    readers = dict.fromkeys((1, 2), StillOpen())
+    unreadable: ClassVar[dict[int, str]] = {}
+
+    async def windows(self, *_where: object) -> dict[int, object]:
+        return {}
+
+
+@asynccontextmanager
+async def two_readers(_plan: PartitionPlan) -> AsyncIterator[TwoReaders]:
+    yield TwoReaders()
+
+
+@pytest.fixture
+def coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transaction under way takes in LEFT, and has never heard of RIGHT."""
+    now_ms = int(time.time() * 1000)
+    known = Transaction("t", 1, "Ongoing", 7, 3, 60_000, now_ms, (LEFT,))
+
+    async def transactions(_client: object, producers: object) -> Transactions:
+        assert producers == {7}
+        return Transactions({7: known}, complete=True)
+
+    async def longest(_client: object) -> int:
+        return 900_000
+
+    monkeypatch.setattr(opened, "transactions", transactions)
+    monkeypatch.setattr(opened, "longest_transaction_ms", longest)
+    monkeypatch.setattr(opened, "bench", two_readers)
+
+
+@pytest.mark.usefixtures("coordinator")
+@pytest.mark.parametrize("order", [(LEFT, RIGHT), (RIGHT, LEFT)], ids=str)
+def test_each_partition_by_itself(order: tuple[TopicPartition, ...]) -> None:
+    cases = [case_of(partition) for partition in order]
+    asyncio.run(opened.judge_opened(cast("Client", None), cases))
+    found = {case.plan.partition: [each.code for each in case.findings] for case in cases}
+    assert found == {LEFT: [], RIGHT: ["hanging-transaction"]}
