@@ -38,6 +38,7 @@ from sexton.machines.group_consumer_state import (
     Member,
     MemberState,
     Resolved,
+    away,
     current_record,
     epoch_record,
     group_tombstones,
@@ -315,16 +316,20 @@ class ConsumerGroup:
             known = self.latest.static_member(instance_id)
             member = self._static(known, member_id, instance_id)
         if instance_id is not None and request.member_epoch == LEAVING_STATIC:
-            change = Change(self.latest)
-            away = replace(member, epoch=LEAVING_STATIC, revoking={})
-            change.add(current_record(self.group_id, away))
-            self._write(change)
+            self._let_go(member)
         else:
             self.fence([member])
         response = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id, member_epoch=request.member_epoch
         )
         self._desk.answer_safely(asked.caller, response, refusal)
+
+    def _let_go(self, member: Member) -> None:
+        """It may be away for as long as a session, however long its rebalance timeout is."""
+        change = Change(self.latest)
+        change.add(current_record(self.group_id, away(member)))
+        self._desk.cancel(self._timer(REBALANCE, member.member_id))
+        self._write(change)
 
     def remove(self, leaving: list[MemberIdentity]) -> list[KafkaError]:
         """LeaveGroup, with which an operator removes members of any group."""

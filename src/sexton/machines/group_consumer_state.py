@@ -215,7 +215,7 @@ class GroupState:
         )
 
     def _progress(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue) -> None:
-        self.members[member_id] = replace(
+        member = replace(
             self.members.get(member_id) or Member(member_id),
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
@@ -223,6 +223,23 @@ class GroupState:
             assigned=_held(value.assigned_partitions, value.member_epoch),
             revoking=_held(value.partitions_pending_revocation, value.member_epoch),
         )
+        self.members[member_id] = away(member) if member.epoch == LEAVING_STATIC else member
+
+
+def away(member: Member) -> Member:
+    """A static member that has left for a moment: it holds nothing that it had to let go.
+
+    Kafka 4.3 lets it stay Unrevoked, with nothing to revoke (KAFKA-20641), and then passes over its
+    rebalance timeout, as that was of another epoch. What it keeps is its new self's from epoch 0.
+    """
+    unrevoked = member.state is MemberState.UNREVOKED
+    return replace(
+        member,
+        epoch=LEAVING_STATIC,
+        state=MemberState.STABLE if unrevoked else member.state,
+        assigned={topic: dict.fromkeys(held, 0) for topic, held in member.assigned.items()},
+        revoking={},
+    )
 
 
 class Change:

@@ -14,7 +14,7 @@ from sexton.base.kafka_errors import KafkaError
 from sexton.machines import group_log
 from sexton.machines.group_assignors import Partitions
 from sexton.machines.group_classic import ClassicGroup
-from sexton.machines.group_consumer_state import Held
+from sexton.machines.group_consumer_state import LEAVING_STATIC, GroupState, Held, MemberState
 from sexton.machines.group_messages import (
     Answer,
     Append,
@@ -384,3 +384,19 @@ def _say_partitions(partitions: Partitions) -> str:
 @datadriven(__file__, "testdata/group_*.txt")
 def test_groups(path: Path) -> None:
     run_file(path, Story().run)
+
+
+def test_a_member_that_kafka_wrote_down_as_away_and_unrevoked_has_let_go() -> None:
+    key = stored.ConsumerGroupCurrentMemberAssignmentKey(GROUP, "a")
+    held = [stored.TopicPartitions(b"orders".ljust(16, b"\0"), [0, 1], [])]
+    value = stored.ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=LEAVING_STATIC,
+        previous_member_epoch=2,
+        state=MemberState.UNREVOKED.value,
+        assigned_partitions=held,
+        partitions_pending_revocation=[],
+    )
+    state = GroupState()
+    state.apply(GroupRecord(key, value))
+    state.check()
+    assert state.members["a"].state is MemberState.STABLE
