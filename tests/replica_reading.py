@@ -95,5 +95,6 @@ async def check_replica(cluster: Cluster, replica: Replica) -> None:
     offsets = await replica.offsets()
     assert (offsets.log_start, offsets.last_stable) == (0, OPEN_AT)
     assert (offsets.high_watermark, offsets.log_end) == (end, end)
+    assert await replica._is_local(0)  # it says so, as a follower, too
     producers = [p for p in await replica.producers() if p.current_txn_start_offset >= 0]
     assert [p.current_txn_start_offset for p in producers] == [OPEN_AT]

@@ -11,8 +11,9 @@ that broker alone.
 It ends in one of two ways: everything in [start, end) that the log holds was handed on, or an error
 says what was not. In particular:
 
-  - an answer without records is the end only if the broker also says that it is past `end`;
-    a leader that has just been elected may not know yet what is committed, and is waited for
+  - an answer without records is the end only if the broker also says that it is past `end`, and
+    that it has looked (`replica`): a leader that has just been elected may not know yet what is
+    committed, tiered storage may not have answered yet, and both are waited for
   - offsets that are gone (retention, DeleteRecords, an unclean election) are `OffsetsGone`
   - a new leader is asked whether its log goes on where we are (KIP-320): after an unclean election
     other records may stand at the same offsets, and half of each would be `LogTruncated`
@@ -97,14 +98,14 @@ class PartitionReader:
                 chunks = replica.read(offset, end=end, isolation=isolation, chunk_bytes=chunk_bytes)
                 async with aclosing(chunks):
                     async for chunk in chunks:
-                        if chunk.next_offset > offset:
+                        if chunk.data and chunk.next_offset > offset:
                             offset, last = chunk.next_offset, (replica, chunk)
                             trying.works()
                             yield chunk
                         elif chunk.data:
                             raise PeerError(str(replica), f"sends nothing from {offset} on again")
-                        elif _reaches(chunk, isolation) >= end:
-                            offset = end  # the rest was compacted away
+                        elif chunk.next_offset >= end:
+                            offset = end  # the rest was compacted away, see `replica`
                         else:
                             raise _behind(replica, chunk, isolation, end)
             except (PeerError, Refused) as error:
@@ -181,11 +182,7 @@ class PartitionReader:
             raise TopicReplaced(self.partition.topic)
 
 
-def _reaches(chunk: Chunk, isolation: Isolation) -> int:
-    return chunk.last_stable if isolation is Isolation.READ_COMMITTED else chunk.high_watermark
-
-
 def _behind(replica: Replica, chunk: Chunk, isolation: Isolation, end: int) -> Refused:
     bound = "last stable offset" if isolation is Isolation.READ_COMMITTED else "high watermark"
-    why = f"{replica} cannot be read to {end}: its {bound} is {_reaches(chunk, isolation)}"
+    why = f"{replica} cannot be read to {end}: its {bound} is {chunk.readable_to(isolation)}"
     return Refused(KafkaError.OFFSET_NOT_AVAILABLE, why)

@@ -14,13 +14,27 @@ watermark, is what ListOffsets says to replica id -2, Kafka's "debugging consume
 
 A log is read in chunks of whole batches, as they are on disk. The next chunk is asked for while the
 caller is still busy with this one, so two of them are in memory at any time, however long the log.
+
+An answer without records is the end of what can be read, unless the broker says in the same answer
+that it goes on. Then it means one of two things, which no field of it tells apart:
+
+    nothing is there       all of it was compacted away; seldom, since a cleaner keeps the last
+                           record of each key: tombstones and markers that have expired at the
+                           end of what is stable, or a log that was truncated inside such a gap
+    nothing has come yet   with tiered storage (KIP-405) the broker reads what is old from
+                           elsewhere, and answers without it when that takes more than
+                           remote.fetch.max.wait.ms (before Kafka 3.8: max_wait_ms of the Fetch),
+                           or when it reads too much there
+
+What is in the local log comes at once. So the broker is asked where that begins, which only ever
+moves up: from there on a second answer without records is believed, and below it none is.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from sexton.base.errors import PeerError, Refused
@@ -52,7 +66,9 @@ from sexton.records.layout import BatchHeader
 CHUNK_BYTES = 4 << 20
 FROM_ANY_REPLICA = range(11, 13)
 _CONSUMER, _DEBUGGER = -1, -2
-_LATEST, _EARLIEST = -1, -2
+_LATEST, _EARLIEST, _EARLIEST_LOCAL = -1, -2, -4
+_ANY_VERSION, _WITH_LOCAL_START = range(1 << 15), range(8, 1 << 15)  # of ListOffsets
+REMOTE_WAIT_MS = 500  # Kafka's fetch.max.wait.ms and remote.fetch.max.wait.ms
 MOST_LOOKS = 5  # at a log whose start moves while we ask for it
 MOST_THROTTLED_MS = 600_000  # with a broker that says again and again that we read too much
 
@@ -81,7 +97,7 @@ class Chunk:
     """Some whole batches of a replica, and what it said of itself when it sent them."""
 
     data: memoryview  # batches one after the other; the first may begin below what was asked for
-    next_offset: int  # where the next chunk begins
+    next_offset: int  # where the next chunk begins; up to there nothing else is in the log
     log_start: int
     high_watermark: int
     last_stable: int
@@ -94,6 +110,11 @@ class Chunk:
             header = BatchHeader.unpack(self.data, position)
             yield RawBatch(header, self.data[position : position + header.size])
             position += header.size
+
+    def readable_to(self, isolation: Isolation) -> int:
+        """Where the replica said that it can be read to."""
+        committed = isolation is Isolation.READ_COMMITTED
+        return self.last_stable if committed else self.high_watermark
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,18 +174,47 @@ class Replica:
         return task
 
     async def _chunk(self, offset: int, isolation: Isolation, chunk_bytes: int) -> Chunk:
-        if self.quota is None:
-            return self._whole(await self._fetch(offset, isolation, chunk_bytes), offset)
-        await self.quota.wait()
-        data = await self._fetch(offset, isolation, chunk_bytes)
-        self.quota.pay(len(data.records or b""))
+        chunk = await self._asked(offset, isolation, chunk_bytes)
+        if chunk.data or offset >= chunk.readable_to(isolation):
+            return chunk
+        is_local = await self._is_local(offset)
+        wait_ms = 0 if is_local else REMOTE_WAIT_MS
+        chunk = await self._asked(offset, isolation, chunk_bytes, wait_ms)
+        if chunk.data or offset >= chunk.readable_to(isolation):
+            return chunk
+        if is_local:
+            return replace(chunk, next_offset=chunk.readable_to(isolation))
+        why = f"{self}, offset {offset}: is in tiered storage, from where it has not come in time"
+        hint = "remote.fetch.max.wait.ms of the brokers says how long they wait for it"
+        raise Refused(KafkaError.OFFSET_NOT_AVAILABLE, why, hint)
+
+    async def _is_local(self, offset: int) -> bool:
+        """Is it in the broker's own log, so that it would have come at once?"""
+        try:
+            start = await self._list_offset(_EARLIEST_LOCAL, _WITH_LOCAL_START)
+        except Refused as error:
+            if error.error is not KafkaError.UNSUPPORTED_VERSION:
+                raise
+            return True  # older than tiered storage
+        return 0 <= start <= offset
+
+    async def _asked(
+        self, offset: int, isolation: Isolation, chunk_bytes: int, wait_ms: int = 0
+    ) -> Chunk:
+        if self.quota is not None:
+            await self.quota.wait()
+        data = await self._fetch(offset, isolation, chunk_bytes, wait_ms)
+        if self.quota is not None:
+            self.quota.pay(len(data.records or b""))
         return self._whole(data, offset)
 
-    async def _fetch(self, offset: int, isolation: Isolation, most_bytes: int) -> PartitionData:
+    async def _fetch(
+        self, offset: int, isolation: Isolation, most_bytes: int, wait_ms: int = 0
+    ) -> PartitionData:
         """The broker's answer; one that throttles us answers without the partition at first."""
         waited_ms = 0
         while True:
-            data, throttled_ms = await self._fetch_once(offset, isolation, most_bytes)
+            data, throttled_ms = await self._fetch_once(offset, isolation, most_bytes, wait_ms)
             if data is not None:
                 return data
             if waited_ms > MOST_THROTTLED_MS:
@@ -174,7 +224,7 @@ class Replica:
             await asyncio.sleep(throttled_ms / 1000)
 
     async def _fetch_once(
-        self, offset: int, isolation: Isolation, most_bytes: int
+        self, offset: int, isolation: Isolation, most_bytes: int, wait_ms: int
     ) -> tuple[PartitionData | None, int]:
         connection = await self.connected()
         asked = FetchPartition(
@@ -185,7 +235,7 @@ class Replica:
         )
         request = FetchRequest(
             replica_id=_CONSUMER,
-            max_wait_ms=0,
+            max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=most_bytes,
             isolation_level=isolation,
@@ -203,6 +253,10 @@ class Replica:
             raise PeerError(connection.peer, f"a Fetch of {self} is answered without it") from None
         if data.error_code:
             raise refused(data.error_code, f"{self} from offset {offset}")
+        if data.preferred_read_replica >= 0 and not data.records:
+            why = f"wants {self} to be read from broker {data.preferred_read_replica}"
+            hint = "its replica.selector.class must leave clients without a rack at the leader"
+            raise PeerError(connection.peer, why, hint)
         return data, 0
 
     def _whole(self, data: PartitionData, offset: int) -> Chunk:
@@ -258,13 +312,13 @@ class Replica:
         found = await self._list_offset(time_ms)
         return found if found >= 0 else await self._list_offset(_LATEST)
 
-    async def _list_offset(self, timestamp: int) -> int:
+    async def _list_offset(self, timestamp: int, versions: range = _ANY_VERSION) -> int:
         connection = await self.connected()
         asked = ListOffsetsPartition(self.partition.partition, timestamp=timestamp)
         request = ListOffsetsRequest(
             replica_id=_DEBUGGER, topics=[ListOffsetsTopic(self.partition.topic, [asked])]
         )
-        response = await connection.ask(request)
+        response = await connection.ask(request, versions)
         try:
             answer = response.topics[0].partitions[0]
         except IndexError:
