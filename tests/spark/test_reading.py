@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as AdminPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sexton.base.errors import PeerError, SextonError
 from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.topology import Topology
 from sexton.spark.loss import DataLoss
 from sexton.spark.options import SourceOptions, parse
-from sexton.spark.planning import plan_ranges, with_client
+from sexton.spark.planning import partitions_of, plan_ranges, with_client
 from sexton.spark.ranges import OffsetRange, split, with_shares
 from sexton.spark.reading import read_range
+from sexton.spark.streaming import SextonStreamReader
 from sexton.testing.embedded import EmbeddedCluster
 from tests.certificates import make_certificates
 
@@ -142,8 +147,84 @@ def test_certificates_and_passwords_are_kafkas(tmp_path: Path) -> None:
     with EmbeddedCluster(1, options=secured) as cluster:
         cluster.create_topic("secret", 1)
         assert planned(options_for(cluster, "secret", **known, **ours)) == []
+        soon = {"kafka__default__api__timeout__ms": "500"}
         with pytest.raises(SextonError):
-            planned(options_for(cluster, "secret", **known))
+            planned(options_for(cluster, "secret", **known, **soon))
+
+
+# ── planning ──
+
+
+def only_by(cluster: EmbeddedCluster, node: int, **more: str) -> SourceOptions:
+    """Of all topics that begin with `met`, by a single bootstrap host."""
+    return parse(
+        {
+            "kafka.bootstrap.servers": cluster.address_of(node),
+            "subscribePattern": "met.*",
+            **{name.replace("__", "."): value for name, value in more.items()},
+        },
+        streaming=True,
+    )
+
+
+def test_a_bootstrap_host_that_restarts_does_not_end_a_stream(three: EmbeddedCluster) -> None:
+    three.create_topic("met", [[1, 2]])
+    reader = SextonStreamReader(only_by(three, 3, startingOffsets="earliest"))
+    begun = reader.initialOffset()
+    three.kill(3)
+    with ThreadPoolExecutor() as beside:
+        later = beside.submit(reader.latestOffset, begun, ReadAllAvailable())
+        planned = beside.submit(reader.partitions, begun, begun)
+        three.restart(3)
+        assert later.result(60) == begun
+        assert planned.result(60) == []
+
+
+def test_a_bootstrap_host_that_restarts_in_the_middle_of_a_look_up_is_waited_for(
+    three: EmbeddedCluster,
+) -> None:
+    three.create_topic("met-once", [[1, 2]])
+    options = only_by(three, 3)
+
+    async def work(client: Client) -> list[TopicPartition]:
+        await asyncio.to_thread(three.kill, 3)
+        looking = asyncio.create_task(partitions_of(client, options))
+        await asyncio.to_thread(three.restart, 3)
+        return (await looking)[1]
+
+    assert TopicPartition("met-once", 0) in asyncio.run(with_client(options, work))
+
+
+def test_a_partition_that_was_read_before_is_asked_for_again(three: EmbeddedCluster) -> None:
+    """A broker that does not know it yet is no loss of data: another one may."""
+    three.create_topic("met-early", [[1, 2]])
+    options = only_by(three, 3)
+    late = TopicPartition("met-late", 0)
+
+    class Watched(Client):
+        async def topology(self, topics: Iterable[str] | None = None) -> Topology:
+            found = await super().topology(topics)
+            if late.topic not in found.topics:
+                await asyncio.to_thread(three.create_topic, late.topic, [[1, 2]])
+            return found
+
+    async def look() -> list[TopicPartition]:
+        async with Watched(options.bootstrap_servers) as client:
+            return (await partitions_of(client, options, [late]))[1]
+
+    assert late in asyncio.run(look())
+
+
+def test_nobody_at_the_bootstrap_servers_is_told_when_the_time_is_over() -> None:
+    options = parse(
+        {
+            "kafka.bootstrap.servers": "127.0.0.1:1,127.0.0.1:2",
+            "kafka.default.api.timeout.ms": "300",
+            "subscribe": "orders",
+        }
+    )
+    with pytest.raises(PeerError, match=r"127.0.0.1:1,127.0.0.1:2: not told within 300 ms"):
+        planned(options)
 
 
 # ── ranges ──

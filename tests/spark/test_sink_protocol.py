@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from sexton.base.errors import PeerError, Refused
+from sexton.base.errors import ConfigError, PeerError, Refused
 from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.retry_topics import Names
+from sexton.client.retrying import Patience
 from sexton.client.transacting import ANNOUNCED, IMPLIED
+from sexton.protocol.messages.metadata import MetadataRequest
+from sexton.protocol.wire import Request, Response
 from sexton.spark import sink_protocol
+from sexton.spark.retry_outputs import Target, targets_of
+from sexton.spark.retry_topics import Topics, prepare
 from sexton.spark.sink_marker import SinkRefused
 from sexton.spark.sink_protocol import (
     RULES,
@@ -25,9 +34,11 @@ from sexton.spark.sink_protocol import (
     deliver,
     send,
 )
+from sexton.spark.sink_topics import TopicLimits, limits_by, topic_limits
 from sexton.testing.embedded import EmbeddedCluster
 from tests.spark.sink_faults import (
     PARTITIONS,
+    QUICK,
     SOME_ARE_SENT,
     WIDE,
     Injected,
@@ -40,6 +51,8 @@ from tests.spark.sink_faults import (
     write,
 )
 from tests.spark.sink_rules import rules_of
+
+R = TypeVar("R", bound=Response)
 
 
 @pytest.fixture(scope="module")
@@ -268,3 +281,54 @@ def test_a_leader_and_a_coordinator_die_on_the_way() -> None:
             assert commit(plan, [answer])  # by the one that takes over
             cluster.restart(node)
         assert trouble(committed(cluster, "moving", PARTITIONS), 80) == []
+
+
+# ── topics that brokers have not heard of yet ──
+
+
+class Late(Client):
+    """A topic is made when the first answer was that there is none."""
+
+    def __init__(self, cluster: EmbeddedCluster, late: str) -> None:
+        super().__init__(cluster.bootstrap_servers)
+        self._cluster, self._late, self._made = cluster, late, False
+
+    async def ask(self, request: Request[R], versions: range = range(1 << 15)) -> R:
+        answer = await super().ask(request, versions)
+        if isinstance(request, MetadataRequest) and not self._made:
+            self._made = True
+            await asyncio.to_thread(self._cluster.create_topic, self._late, PARTITIONS)
+        return answer
+
+
+def test_a_topic_that_was_made_a_moment_ago_is_asked_for_again(one: EmbeddedCluster) -> None:
+    async def limits() -> dict[str, TopicLimits]:
+        async with Late(one, "just-made") as client:
+            return await limits_by(client, ["just-made"], QUICK)
+
+    assert asyncio.run(limits())["just-made"].partitions == PARTITIONS
+
+
+def test_topics_of_a_retry_pipeline_that_were_made_a_moment_ago_are_asked_for_again(
+    one: EmbeddedCluster,
+) -> None:
+    one.create_topic("taken", PARTITIONS)
+    names = Names.of("taken", "group")
+
+    async def prepared() -> int:
+        async with Late(one, "taken-out") as client:
+            return await prepare(client, Topics(names, "taken-out"), QUICK)
+
+    async def targets() -> dict[str, Target]:
+        async with Late(one, "just-made-out") as client:
+            return await targets_of(client, ["just-made-out"], QUICK, were_there=True)
+
+    assert asyncio.run(prepared()) == PARTITIONS
+    assert asyncio.run(targets())["just-made-out"].limits is not None
+
+
+def test_a_topic_that_is_not_there_is_told_soon(one: EmbeddedCluster) -> None:
+    kafka = {"bootstrap.servers": one.bootstrap_servers}
+    patient = Patience(timeout_ms=600_000, backoff_ms=20)
+    with pytest.raises(ConfigError, match=r"topic nowhere: there is no such topic \(create it"):
+        asyncio.run(asyncio.wait_for(topic_limits(kafka, ["nowhere"], patient), 30))

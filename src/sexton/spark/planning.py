@@ -12,18 +12,19 @@ from __future__ import annotations
 import asyncio
 import difflib
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sexton.base.errors import ConfigError, Refused
+from sexton.base.errors import ConfigError, PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.listing import EARLIEST, LATEST, NOT_FOUND, list_offsets
 from sexton.client.replica import Isolation
-from sexton.client.retrying import Patience, until_it_works
+from sexton.client.retrying import until_it_works
 from sexton.client.topology import Topology
+from sexton.spark.asking import REMEDY, answer_to, with_news
 from sexton.spark.bounds import At, Bound, Edge, From
 from sexton.spark.loss import begins_later, ends_earlier
 from sexton.spark.options import EACH, SourceOptions, Topics
@@ -48,8 +49,12 @@ class Extent:
 
 async def with_client(options: SourceOptions, work: Callable[[Client], Awaitable[T]]) -> T:
     async with Client(options.bootstrap_servers, options.client_config()) as client:
-        await client.any_broker()  # one that was never there is not waited for
-        return await work(client)
+        what = f"the cluster at {options.bootstrap_servers}"
+        await answer_to(client, client.any_broker, options.patience, what)
+        try:
+            return await work(client)
+        except PeerError as error:
+            raise PeerError(error.subject, error.why, error.hint or REMEDY) from error
 
 
 async def plan_ranges(client: Client, options: SourceOptions) -> list[OffsetRange]:
@@ -73,42 +78,53 @@ async def plan_ranges(client: Client, options: SourceOptions) -> list[OffsetRang
 
 
 async def partitions_of(
-    client: Client, options: SourceOptions
+    client: Client, options: SourceOptions, read_before: Collection[TopicPartition] = ()
 ) -> tuple[Topology, list[TopicPartition]]:
-    """Those that the user means, in order; what was named and is not there is an error."""
+    """Those that the user means, in order; what was named and is not there is an error.
+
+    What was read before is there: a broker that does not know it has old news, unless all say so.
+    """
     topics = options.topics
     assert topics is not None, "without a path there are topics"
-    if topics.pattern is not None:
-        topology = await client.topology()
-        names = [
-            topic.name
-            for topic in topology.topics.values()
-            if not topic.internal and re.fullmatch(topics.pattern, topic.name)
-        ]
-    else:
-        names = list(topics.names) or list(dict.fromkeys(at.topic for at in topics.assigned))
-        # A topic that was just made is known to some brokers before others.
-        topology = await until_it_works(
-            lambda: _with_all(client, names), _for_news(options.patience)
+    named = list(topics.names) or list(dict.fromkeys(at.topic for at in topics.assigned))
+    asked = None if topics.pattern is not None else named
+    expected = [at for at in read_before if topics.takes(at)]
+
+    def has_all(found: Topology) -> bool:
+        return all(_is_there(found, name) for name in named) and all(
+            at.topic in found.topics and at.partition in found.topics[at.topic].partitions
+            for at in expected
         )
+
+    what = f"metadata of {', '.join(named) or 'all topics'}"
+    ask = lambda: client.topology(asked)  # noqa: E731  mypy knows its type
+    topology = await with_news(client, ask, has_all, options.patience, what)
+    for name in named:
+        if not _is_there(topology, name):
+            raise await _no_topic(client, options, name)
+    names = named if topics.pattern is None else _matching(topology, topics.pattern)
     found = [at for name in sorted(names) for at in _partitions(topology, name) if topics.takes(at)]
     _all_assigned(topics, found)
     return topology, found
 
 
-def _for_news(patience: Patience) -> Patience:
-    return Patience(min(patience.timeout_ms, 2_000), patience.backoff_ms, patience.most_backoff_ms)
+def _matching(topology: Topology, pattern: str) -> list[str]:
+    return [
+        topic.name
+        for topic in topology.topics.values()
+        if not topic.internal and re.fullmatch(pattern, topic.name)
+    ]
 
 
-async def _with_all(client: Client, names: Sequence[str]) -> Topology:
-    topology = await client.topology(names)
-    for name in names:
-        if name not in topology.topics or not topology.topics[name].partitions:
-            everything = (await client.topology()).topics
-            close = difflib.get_close_matches(name, everything, n=1)
-            hint = f"did you mean {close[0]}?" if close else None
-            raise Refused(KafkaError.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}", hint)
-    return topology
+def _is_there(topology: Topology, name: str) -> bool:
+    return name in topology.topics and bool(topology.topics[name].partitions)
+
+
+async def _no_topic(client: Client, options: SourceOptions, name: str) -> Refused:
+    whole = await answer_to(client, client.topology, options.patience, "metadata of all topics")
+    close = difflib.get_close_matches(name, whole.topics, n=1)
+    hint = f"did you mean {close[0]}?" if close else None
+    return Refused(KafkaError.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}", hint)
 
 
 def _partitions(topology: Topology, name: str) -> list[TopicPartition]:

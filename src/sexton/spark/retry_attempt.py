@@ -195,7 +195,8 @@ class Attempt:
     def _taking(self) -> Taking:
         """What our topics take. For outputs that may be nothing: tasks see to it."""
         sink, topics = self.pipeline.sink, self.pipeline.topics
-        targets = self.loop.run(targets_of(self.client, topics.written, sink.patience))
+        looking = targets_of(self.client, topics.written, sink.patience, were_there=True)
+        targets = self.loop.run(looking)
         for name in topics.names.beside:
             if targets[name].limits is None:
                 raise ConfigError(f"topic {name}", targets[name].why, "the pipeline cannot work")

@@ -34,6 +34,7 @@ from sexton.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from sexton.spark.asking import with_news
 from sexton.spark.background import BackgroundLoop
 from sexton.spark.sink_encoding import Encoding, encoded
 from sexton.spark.sink_topics import MOST_BYTES, TopicLimits, client_for
@@ -47,6 +48,7 @@ _WHY = {
     KafkaError.INVALID_TOPIC_EXCEPTION: "it cannot be the name of a topic",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "not authorized",
 }
+_FOR_GOOD = (KafkaError.INVALID_TOPIC_EXCEPTION, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 OF_RECORDS = frozenset(
     {
         KafkaError.MESSAGE_TOO_LARGE,
@@ -92,11 +94,22 @@ class Taking:
 
 
 async def targets_of(
-    client: Client, topics: Iterable[str], patience: Patience
+    client: Client, topics: Iterable[str], patience: Patience, *, were_there: bool = False
 ) -> dict[str, Target]:
-    """What each topic is for somebody who wants to write to it."""
+    """What each topic is for somebody who wants to write to it.
+
+    `were_there`: all have been seen, so a broker that does not know one may have old news.
+    """
     names = list(topics)
-    answer = await until_it_works(lambda: _metadata(client, names), patience)
+
+    def has_all(answer: MetadataResponse) -> bool:
+        return not were_there or all(
+            topic.partitions or topic.error_code in _FOR_GOOD for topic in answer.topics
+        )
+
+    what = f"metadata of {', '.join(names)}"
+    ask = lambda: _metadata(client, names)  # noqa: E731  mypy knows its type
+    answer = await with_news(client, ask, has_all, patience, what)
     found = {topic.name or "": topic for topic in answer.topics}
     why: dict[str, str] = {}
     for name, topic in found.items():

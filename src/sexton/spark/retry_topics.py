@@ -19,6 +19,7 @@ from sexton.client import retry_topics
 from sexton.client.client import Client
 from sexton.client.retry_topics import Names
 from sexton.client.retrying import Patience
+from sexton.spark.asking import topics_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,7 @@ async def prepare(
     client: Client, topics: Topics, patience: Patience, replication: int | None = None
 ) -> int:
     """Makes what is missing, checks the rest; how many partitions the main topic has."""
-    found = (await client.topology([topics.output])).topics
-    if topics.output not in found:
-        raise ConfigError(f"topic {topics.output}", "there is no such topic", "create it first")
+    await _are_there(client, [topics.main, topics.output], patience)
     shape = await retry_topics.prepare(
         client, topics.names, replication=replication, patience=patience
     )
@@ -62,4 +61,13 @@ async def prepare(
 
 async def check(client: Client, topics: Topics, patience: Patience) -> int:
     """The same for a query that runs: what was there at its beginning is not made again."""
+    await _are_there(client, [topics.main], patience)
     return (await retry_topics.check(client, topics.names, patience)).partitions
+
+
+async def _are_there(client: Client, names: list[str], patience: Patience) -> None:
+    """A broker may not have heard of a topic yet; whoever is asked next is one that has."""
+    found = (await topics_by(client, names, patience)).topics
+    for name in names:
+        if name not in found or not found[name].partitions:
+            raise ConfigError(f"topic {name}", "there is no such topic", "create it first")

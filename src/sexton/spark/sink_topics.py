@@ -12,6 +12,7 @@ from sexton.client.configs import topic_configs
 from sexton.client.connection import ClientConfig
 from sexton.client.retrying import Patience, until_it_works
 from sexton.client.settings import client_config
+from sexton.spark.asking import topics_by
 
 MOST_BYTES = 1_048_588  # Kafka's own max.message.bytes
 _OPTION = "max.message.bytes"
@@ -42,9 +43,9 @@ async def limits_by(
 ) -> dict[str, TopicLimits]:
     """The same, by a client that is there."""
     names = list(topics)
-    found = await until_it_works(lambda: client.topology(names), patience)
+    found = await topics_by(client, names, patience)
     for name in names:
-        if name not in found.topics:
+        if name not in found.topics or not found.topics[name].partitions:
             why = "there is no such topic"
             raise ConfigError(f"topic {name}", why, "create it; it is not made by writing")
     try:

@@ -15,7 +15,7 @@ proportion to what they hold. Partitions that appear are read from their beginni
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.listing import EARLIEST, list_offsets
 from sexton.client.topology import Topology
+from sexton.spark.asking import topics_by
 from sexton.spark.loss import DataLoss, begins_later
 from sexton.spark.options import SourceOptions
 from sexton.spark.planning import edges, partitions_of, start_offsets, with_client
@@ -85,13 +86,17 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         begun = Offsets.from_json(start)
-        earliest, now = asyncio.run(with_client(self._options, self._now))
+        earliest, now = asyncio.run(
+            with_client(self._options, lambda client: self._now(client, begun.next))
+        )
         target = now if self._target is None else _at_most(now, self._target)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return following(begun, earliest, target, most, self._options.fail_on_data_loss).to_json()
 
-    async def _now(self, client: Client) -> tuple[dict[TopicPartition, int], Offsets]:
-        topology, chosen = await partitions_of(client, self._options)
+    async def _now(
+        self, client: Client, read_before: Collection[TopicPartition] = ()
+    ) -> tuple[dict[TopicPartition, int], Offsets]:
+        topology, chosen = await partitions_of(client, self._options, read_before)
         earliest, latest = await edges(client, self._options, chosen)
         return earliest, Offsets(latest, _ids(topology, chosen))
 
@@ -117,7 +122,7 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         new = [at for at in until.next if at not in begun.next or _replaced(begun, until, at)]
         patience = self._options.patience
         earliest = await list_offsets(client, dict.fromkeys(new, EARLIEST), patience=patience)
-        topology = await client.topology(sorted({at.topic for at in until.next}))
+        topology = await topics_by(client, sorted({at.topic for at in until.next}), patience)
         ids = _ids(topology, until.next) | until.ids
         ranges = []
         for at, end in until.next.items():

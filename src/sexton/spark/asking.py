@@ -1,0 +1,79 @@
+"""Asking a cluster in which a broker restarts, or has not heard the news yet.
+
+A stream asks before each batch, for months: one broker that is away at that moment must not end it.
+So whatever is looked up is asked for again, of another broker each time, until
+`default.api.timeout.ms` has passed. Then the error says who did not answer, and what to do.
+
+Brokers hear of a new topic one after the other. A topic that is missing in an answer is asked for
+again, too, but not for long: most often its name is wrong, and somebody waits to be told. The time
+runs from the first answer that lacks it, however long it took until anybody answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+from sexton.base.errors import PeerError, Refused
+from sexton.client.client import Client
+from sexton.client.retrying import Patience, Trying
+from sexton.client.topology import Topology
+
+T = TypeVar("T")
+NEWS_MS = 2_000  # metadata reaches every broker that is up within much less
+REMEDY = (
+    "are brokers of kafka.bootstrap.servers up, and can they be reached from here? To wait longer, "
+    "raise kafka.default.api.timeout.ms"
+)
+
+
+async def answer_to(
+    client: Client, ask: Callable[[], Awaitable[T]], patience: Patience, what: str
+) -> T:
+    """Of whichever broker gives one in time; `what` is asked for, in the words of an error."""
+    trying = Trying(replace(patience, timeout_ms=sys.maxsize))  # raises what does not pass
+    last: PeerError | Refused = PeerError("brokers", "do not answer")
+    try:
+        async with asyncio.timeout(patience.timeout_ms / 1000):
+            while True:
+                try:
+                    return await ask()
+                except (PeerError, Refused) as error:
+                    last = error
+                    await trying.pause(error)
+                    client.look_elsewhere()
+    except TimeoutError:
+        why = f"not told within {patience.timeout_ms} ms: {last.subject}: {last.why}"
+        raise PeerError(what, why, last.hint or REMEDY) from last
+
+
+async def with_news(
+    client: Client,
+    ask: Callable[[], Awaitable[T]],
+    is_whole: Callable[[T], bool],
+    patience: Patience,
+    what: str,
+) -> T:
+    """An answer that lacks nothing; what every broker lacks for `NEWS_MS` is not there."""
+    clock, end_s = asyncio.get_running_loop().time, None
+    while True:
+        found = await answer_to(client, ask, patience, what)
+        end_s = clock() + NEWS_MS / 1000 if end_s is None else end_s
+        if is_whole(found) or clock() >= end_s:
+            return found
+        await asyncio.sleep(patience.backoff_ms / 1000)
+        client.look_elsewhere()
+
+
+async def topics_by(client: Client, names: Iterable[str], patience: Patience) -> Topology:
+    """Of these topics; one that is not there is left out."""
+    wanted = list(names)
+
+    def has_all(found: Topology) -> bool:
+        return all(name in found.topics and found.topics[name].partitions for name in wanted)
+
+    what = f"metadata of {', '.join(wanted)}"
+    return await with_news(client, lambda: client.topology(wanted), has_all, patience, what)
