@@ -49,9 +49,9 @@ class Eyes:
         self._round += 1  # two rounds in a row never begin with the same broker, if there are two
         self._client.begin_with(self._round)
         topology = await self._elsewhere(self._client.topology)
-        self.cluster_id = topology.cluster_id
+        by, self.cluster_id = self._client.last_asked, topology.cluster_id
         moves = {each.partition: each for each in await self._moves()}
-        return Seen(self._now_ms(), frozenset(topology.brokers), _sights(topology, moves))
+        return Seen(self._now_ms(), frozenset(topology.brokers), _sights(topology, moves), by)
 
     async def _moves(self) -> list[Moving]:
         try:

@@ -42,13 +42,15 @@ from sexton.machines.guard_events import (
     Effect,
     Event,
     GuardConfig,
+    LookAgain,
     NotSeen,
     Recalled,
     Remember,
     Seen,
 )
-from sexton.machines.guard_health import NEVER, Health, TopicSight
+from sexton.machines.guard_health import Health, Moment, TopicSight
 from sexton.machines.guard_notes import FOREVER, LastSeen, Memory, Note
+from sexton.machines.guard_views import NEVER, Views
 from sexton.machines.guard_watched import Look, Watched
 
 HEARTBEAT_MS = 60_000
@@ -62,7 +64,9 @@ class Guard:
     memory: Memory = field(default_factory=Memory)
     topics: dict[str, Watched] = field(default_factory=dict)
     brokers: frozenset[int] = frozenset()
-    last_seen_ms: int = NEVER
+    views: Views = field(default_factory=Views)
+    # Of topics that the last views do not show, with the time of the first: by their id.
+    missed: dict[str, tuple[int, Health]] = field(default_factory=dict)
     not_seen: str | None = None  # why, if the last look failed
     unseen: bool = False  # in this round the cluster is seen again after a long time
     missing_since_ms: dict[str, int] = field(default_factory=dict)  # noted, and not there
@@ -93,37 +97,51 @@ class Guard:
 
     # ── looking ──
 
+    @property
+    def last_seen_ms(self) -> int:
+        return self.views.last_ms
+
     def _seen(self, event: Seen) -> list[Effect]:
         now_ms = event.now_ms
         self.round += 1
         self.unseen = bool(self.last_seen_ms) and self._is_long(now_ms - self.last_seen_ms)
-        before_ms = self.last_seen_ms or self.memory.last_seen_ms
+        before_ms = self.views.known_ms or self.memory.last_seen_ms
+        self.views.look(event.by, now_ms, len(event.brokers))
         self.brokers, self.not_seen = event.brokers, None
         for name in [name for name in self.topics if name not in event.topics]:
-            del self.topics[name]
+            self._miss(self.topics.pop(name), now_ms)
         for name, sight in event.topics.items():
             if self.config.only is None or name in self.config.only:
-                self._watch(sight, before_ms, now_ms)
+                self._watch(sight, Moment(now_ms, self.views.known_ms, before_ms))
+        for topic_id, (since_ms, _) in list(self.missed.items()):
+            if since_ms <= self.views.known_ms:
+                del self.missed[topic_id]
         for entry in self.memory.all_in_force():
             if entry.note.topic in event.topics:
                 self.missing_since_ms.pop(entry.note.topic, None)
             else:
                 self.missing_since_ms.setdefault(entry.note.topic, now_ms)
-        self.last_seen_ms = now_ms
         wanted = [name for name, each in self.topics.items() if self._to_describe(each, now_ms)]
         return [Describe(tuple(wanted))] if wanted else []
 
     def _is_long(self, ms: int) -> bool:
         return ms > self.config.blind_ms
 
-    def _watch(self, sight: TopicSight, before_ms: int, now_ms: int) -> None:
-        watched = self.topics.get(sight.name)
+    def _miss(self, watched: Watched, now_ms: int) -> None:
+        """A broker that is cut off may never have heard of the topic: that proves nothing."""
+        self.missed.setdefault(watched.sight.topic_id, (now_ms, watched.health))
+
+    def _watch(self, sight: TopicSight, at: Moment) -> None:
+        watched, now_ms = self.topics.get(sight.name), at.now_ms
         if watched is None or watched.sight.topic_id != sight.topic_id:
+            if watched is not None:
+                self._miss(watched, now_ms)
+            _, health = self.missed.pop(sight.topic_id, (0, Health(sight.topic_id)))
             unsure_ms = None if watched is None else watched.unsure_ms
-            watched = Watched(sight, Health(sight.topic_id), unsure_ms=unsure_ms)
+            watched = Watched(sight, health, unsure_ms=unsure_ms)
             self.topics[sight.name] = watched
         watched.begin_round(sight, len(self.brokers))
-        watched.health.see(sight, self.brokers, before_ms)
+        watched.health.see(sight, self.brokers, at)
         watched.reasons = watched.health.reasons()
         if watched.reasons or self.unseen:
             watched.well_since_ms, watched.well_rounds = None, 0
@@ -177,6 +195,8 @@ class Guard:
             case = Case(now_ms, self.name, self.config, self.memory, watched, wanted, self.round)
             effects += decide(case)
         effects += self._clear_missing(now_ms)
+        if self.views.known_ms == NEVER:  # until then an absence may have lasted for any time
+            effects.append(LookAgain())
         return [*effects, *self._heartbeat(now_ms)]
 
     def _clear_missing(self, now_ms: int) -> list[Effect]:
@@ -194,18 +214,20 @@ class Guard:
         return self.config.only is None or name in self.config.only
 
     def _heartbeat(self, now_ms: int) -> list[Effect]:
-        """Tells a later guard that up to now nothing was away unguarded."""
+        """Tells a later guard up to when nothing was away unguarded."""
         if self.config.only is not None or now_ms - self.heartbeat_ms < HEARTBEAT_MS:
+            return []
+        if self.views.known_ms == NEVER:
             return []
         for watched in self.topics.values():
             if self.is_unprotected(watched):
                 return []
         self.heartbeat_ms = now_ms
-        return [Remember(LastSeen(now_ms))]
+        return [Remember(LastSeen(self.views.known_ms))]
 
     def is_unprotected(self, watched: Watched) -> bool:
-        """A replica is away and the topic is not frozen, as far as we can see."""
-        if not watched.reasons or not watched.sight.replicated:
+        """A replica is or may be away and the topic is not frozen, as far as we can see."""
+        if not (watched.reasons or watched.health.out) or not watched.sight.replicated:
             return False
         if watched.options is None:
             return True

@@ -40,7 +40,8 @@ from sexton.machines.guard_events import (
     Remember,
 )
 from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG, Doubt, Entry, Lags, Memory, Note
-from sexton.machines.guard_watched import SEVERAL, Watched
+from sexton.machines.guard_views import SEVERAL
+from sexton.machines.guard_watched import Watched
 
 REFUSED_PAUSE_MS = 30_000
 

@@ -70,6 +70,7 @@ class Seen:
     now_ms: int
     brokers: frozenset[int]
     topics: dict[str, TopicSight]
+    by: str  # the broker that said so
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,12 @@ harm. Two kinds of replicas are in the ISR and still not to be trusted:
     and missed the tombstone, which the next one had removed already. A replica whose broker is down
     is not being filled; and one that leads was full before it could be elected.
 
-What brokers say may be old: a partition's leader epoch never goes back, so a view in which it does
-is passed over. And a topic counts as well only after every view, from whichever broker, has said so
-for a while (`guard`).
+What brokers say may be old. A partition's leader epoch never goes back, so a view in which it does
+is passed over, and one in which it is higher is newer than all before. Within a term nobody can
+tell which of two views is the newer one, for a replica comes and goes without a new epoch. Then the
+worse counts: that a replica is away at once, that it is back, or not assigned any more, only when
+several brokers in a row have said so (`guard_views`). And a topic counts as well only after every
+view, from whichever broker, has said so for a while (`guard`).
 """
 
 from __future__ import annotations
@@ -22,11 +25,11 @@ from dataclasses import field
 
 from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.guard_notes import Doubt
+from sexton.machines.guard_views import NEVER
 
 AWAY = "was away, unguarded, for longer than delete.retention.ms"
 UNKNOWN = "was away before anybody guarded it, nobody knows for how long"
 LEADER_CHANGED = "was being filled when the leader changed"
-NEVER = 0  # in place of a time: nobody has ever seen it
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +59,38 @@ class TopicSight:
 Place = tuple[int, int]  # partition, replica
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a view was had, and since when it is known what those before it have said."""
+
+    now_ms: int
+    known_ms: int  # with this view (`guard_views`)
+    known_before_ms: int  # without it, or `NEVER`
+
+
 @dataclass(slots=True)
 class Health:
     """What is known of one topic's replicas."""
 
     topic_id: str
     places: dict[int, PartitionSight] = field(default_factory=dict)
-    out: dict[Place, int] = field(default_factory=dict)  # when each was last seen in sync
+    # Those that some view has not seen in sync, and that are not surely back: when each was last
+    # known to be in sync, or None for one that was being added and never was.
+    out: dict[Place, int | None] = field(default_factory=dict)
     moved: dict[Place, None] = field(default_factory=dict)  # filled while the leader changed
+    back: dict[Place, int] = field(default_factory=dict)  # since when all views say that it is
+    gone: dict[Place, int] = field(default_factory=dict)  # ... that it is not assigned any more
 
-    def see(self, sight: TopicSight, brokers: frozenset[int], last_seen_ms: int) -> None:
-        """`last_seen_ms`: when this topic was last looked at, or `NEVER`."""
+    def see(self, sight: TopicSight, brokers: frozenset[int], at: Moment) -> None:
         for place in sight.partitions:
             before = self.places.get(place.partition)
+            newer = before is None or place.leader_epoch > before.leader_epoch
             if before is not None and place.leader_epoch < before.leader_epoch:
                 continue
             if before is not None:
                 self._notice_move(before, place, brokers)
-            self._notice_absence(place, last_seen_ms)
+            self._notice_absence(place, at, newer)
+            self._notice_removal(place, at, newer)
             self.places[place.partition] = place
 
     def _notice_move(
@@ -83,22 +100,36 @@ class Health:
         stayed = now.leader == before.leader and now.leader_epoch < before.leader_epoch + 2
         if before.leader < 0 or stayed:
             return
-        for replica in before.replicas:
-            was_filled = replica not in before.isr and replica != now.leader
+        for number, replica in self.out:
+            was_filled = number == now.partition and replica != now.leader
             if was_filled and (replica in brokers or replica in now.isr):
-                self.moved[now.partition, replica] = None
+                self.moved[number, replica] = None
 
-    def _notice_absence(self, place: PartitionSight, last_seen_ms: int) -> None:
+    def _notice_absence(self, place: PartitionSight, at: Moment, newer: bool) -> None:
         for replica in place.replicas:
-            at = place.partition, replica
-            if replica in place.isr:
-                self.out.pop(at, None)
-            elif replica not in place.adding:  # who is being added was never in sync
-                self.out.setdefault(at, last_seen_ms)
-        for number, replica in [*self.out, *self.moved]:
-            if number == place.partition and replica not in place.replicas:
-                self.out.pop((number, replica), None)
-                self.moved.pop((number, replica), None)  # it starts empty if it comes back
+            who = place.partition, replica
+            self.gone.pop(who, None)
+            if replica not in place.isr:
+                self.back.pop(who, None)
+                if replica in place.adding:
+                    self.out.setdefault(who, None)
+                elif self.out.get(who) is None:
+                    self.out[who] = at.known_before_ms
+            elif who in self.out and (newer or self._is_sure(self.back, who, at)):
+                self.back.pop(who, None)
+                del self.out[who]
+
+    def _notice_removal(self, place: PartitionSight, at: Moment, newer: bool) -> None:
+        for who in dict.fromkeys([*self.out, *self.moved]):
+            if who[0] != place.partition or who[1] in place.replicas:
+                continue
+            if newer or self._is_sure(self.gone, who, at):
+                for known in (self.out, self.moved, self.back, self.gone):
+                    known.pop(who, None)  # it starts empty if it comes back
+
+    def _is_sure(self, since: dict[Place, int], who: Place, at: Moment) -> bool:
+        """Have several said so, and nobody anything else?"""
+        return since.setdefault(who, at.now_ms) <= at.known_ms
 
     def reasons(self) -> tuple[str, ...]:
         """Why cleaning could do harm now; empty if all is well."""
@@ -125,6 +156,8 @@ class Health:
         """
         found = []
         for (partition, replica), since_ms in self.out.items():
+            if since_ms is None:
+                continue  # while it is added nobody takes it for one that has everything
             if since_ms == NEVER and not safe_until_ms:
                 found.append(Doubt(partition, replica, UNKNOWN))
             elif now_ms - max(since_ms, safe_until_ms) >= budget_ms:

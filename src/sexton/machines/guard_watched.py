@@ -14,8 +14,7 @@ from dataclasses import field
 from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.guard_events import Options
 from sexton.machines.guard_health import Health, TopicSight
-
-SEVERAL = 2  # looks, at different brokers
+from sexton.machines.guard_views import SEVERAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,8 +226,9 @@ class World:
         return self.cut_off is not None and life.turn % len(REPLICAS) == 0
 
     def _sight(self, life: Life) -> Seen:
+        by = f"broker {life.turn % len(REPLICAS)}"
         if self.cut_off is not None and self._is_cut_off(life):
-            return replace(self.cut_off[0], now_ms=self.now_ms)
+            return replace(self.cut_off[0], now_ms=self.now_ms, by=by)
         topics = {
             name: TopicSight(
                 name,
@@ -236,7 +237,7 @@ class World:
             )
             for name, topic in self.topics.items()
         }
-        return Seen(self.now_ms, frozenset(REPLICAS), topics)
+        return Seen(self.now_ms, frozenset(REPLICAS), topics, by)
 
     def _described(self, life: Life, look: Describe) -> Described:
         options = {}

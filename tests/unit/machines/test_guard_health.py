@@ -5,9 +5,9 @@ from __future__ import annotations
 from sexton.machines.guard_health import (
     AWAY,
     LEADER_CHANGED,
-    NEVER,
     UNKNOWN,
     Health,
+    Moment,
     PartitionSight,
     TopicSight,
 )
@@ -27,10 +27,15 @@ def sight(
     return TopicSight("t", "id", (PartitionSight(0, leader, epoch, replicas, isr, **more),))
 
 
+def second(number: int) -> Moment:
+    """Another broker is asked each second: two of them, and what they say alike is known."""
+    return Moment(number * 1_000, (number - 1) * 1_000, max(number - 2, 0) * 1_000)
+
+
 def health_after(*sights: TopicSight, brokers: frozenset[int] = ALL) -> Health:
     health = Health("id")
-    for at, each in enumerate(sights, 1):
-        health.see(each, brokers, last_seen_ms=at * 1_000)
+    for number, each in enumerate(sights, 1):
+        health.see(each, brokers, second(number))
     return health
 
 
@@ -56,27 +61,56 @@ def test_an_old_view_is_passed_over() -> None:
 
 
 def test_a_replica_that_left_while_somebody_looked_is_trusted_within_the_budget() -> None:
-    health = health_after(sight(), sight(isr=(1, 2)))
-    assert health.doubts(2_000 + DAY_MS - 1, DAY_MS) == ()
-    assert health.doubts(2_000 + DAY_MS, DAY_MS) == (Doubt(0, 3, AWAY),)
+    health = health_after(sight(), sight(), sight(isr=(1, 2)))
+    assert health.doubts(1_000 + DAY_MS - 1, DAY_MS) == ()
+    assert health.doubts(1_000 + DAY_MS, DAY_MS) == (Doubt(0, 3, AWAY),)
 
 
 def test_a_replica_that_nobody_ever_saw_in_sync_is_not() -> None:
-    health = Health("id")
-    health.see(sight(isr=(1, 2)), ALL, NEVER)
+    health = health_after(sight(isr=(1, 2)))
     assert health.doubts(10, DAY_MS) == (Doubt(0, 3, UNKNOWN),)
     assert health.doubts(10, DAY_MS, safe_until_ms=5) == ()  # it was frozen until then
 
 
 def test_a_replica_that_is_back_is_trusted_if_nothing_was_removed_meanwhile() -> None:
-    health = health_after(sight(isr=(1, 2)), sight())
+    health = health_after(sight(isr=(1, 2)), sight(), sight())
     assert health.doubts(10 * DAY_MS, DAY_MS) == ()
+    elected_since = health_after(sight(isr=(1, 2)), sight(epoch=1))
+    assert elected_since.doubts(10 * DAY_MS, DAY_MS) == (), "no older view can say so"
+
+
+def test_one_view_in_which_a_replica_is_back_may_be_an_old_one() -> None:
+    """Of a broker that has not heard that it left: then it has been away since the first look."""
+    away, old = sight(isr=(1, 2)), sight()
+    health = health_after(away, old, away, old, away)
+    assert health.doubts(10, DAY_MS) == (Doubt(0, 3, UNKNOWN),)
+    seen = health_after(old, old, away, old, away)
+    assert seen.doubts(1_000 + DAY_MS, DAY_MS) == (Doubt(0, 3, AWAY),)
+    assert seen.doubts(1_000 + DAY_MS - 1, DAY_MS) == ()
+
+
+def test_the_first_view_of_all_may_be_an_old_one() -> None:
+    health = health_after(sight(), sight(isr=(1, 2)))
+    assert health.doubts(10, DAY_MS) == (Doubt(0, 3, UNKNOWN),)
+
+
+def test_an_old_view_hides_no_leader_that_changes_while_a_replica_is_filled() -> None:
+    filled, then = sight(isr=(1, 2)), sight(isr=(1, 2), leader=2, epoch=1)
+    assert health_after(filled, sight(), then).moves() == (Doubt(0, 3, LEADER_CHANGED),)
+    added = sight(isr=(1, 2, 3), replicas=(1, 2, 3, 4), adding=(4,))
+    then = sight(leader=2, epoch=1, replicas=(1, 2, 3, 4), adding=(4,))
+    health = health_after(added, sight(), then, brokers=ALL | {4})
+    assert health.moves() == (Doubt(0, 4, LEADER_CHANGED),)
+    health.see(sight(leader=2, epoch=1), ALL, second(4))
+    assert health.moves() == (Doubt(0, 4, LEADER_CHANGED),), "this one may be an old view as well"
+    health.see(sight(leader=2, epoch=1), ALL, second(5))
+    assert health.moves() == (), "it is not assigned any more, both say"
 
 
 def test_a_leader_that_changes_while_a_replica_is_filled_puts_it_in_doubt() -> None:
     health = health_after(sight(isr=(1, 2)), sight(isr=(1, 2), leader=2, epoch=1))
     assert health.moves() == (Doubt(0, 3, LEADER_CHANGED),)
-    health.see(sight(leader=2, epoch=2), ALL, 3_000)
+    health.see(sight(leader=2, epoch=2), ALL, second(3))
     assert health.moves() == (Doubt(0, 3, LEADER_CHANGED),), "it stays in doubt when it is back"
 
 

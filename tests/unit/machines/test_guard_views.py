@@ -1,0 +1,70 @@
+"""What is known when one of the brokers that are asked may not have heard the newest state?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sexton.machines.guard import Guard
+from sexton.machines.guard_events import Decide, LookAgain, Seen
+from sexton.machines.guard_health import UNKNOWN, PartitionSight, TopicSight
+from sexton.machines.guard_notes import Doubt
+from sexton.machines.guard_views import NEVER, Views
+from tests.unit.machines.guard_world import CONFIG
+from tests.unit.machines.test_guard import in_force, let_pass, quiet_world
+
+AWAY = TopicSight("t", "id", (PartitionSight(0, 1, 0, (1, 2, 3), (1, 2)),))
+DAY_MS = 86_400_000
+
+
+def known_after(*by: str) -> int:
+    views = Views()
+    for second, each in enumerate(by, 1):
+        views.look(each, second, brokers=3)
+    return views.known_ms
+
+
+def test_what_two_brokers_say_alike_was_so_when_the_first_of_them_was_asked() -> None:
+    assert known_after("a") == NEVER
+    assert known_after("a", "b") == 1
+    assert known_after("a", "b", "c") == 2
+    assert known_after("a", "b", "b") == 1, "the same one again proves nothing"
+    assert known_after("a", "a") == NEVER
+
+
+def test_one_broker_has_to_do_when_no_other_answers_in_its_turn() -> None:
+    assert known_after("a", "a", "a") == 2
+    assert known_after("a", "b", "b", "b") == 3
+
+
+def test_an_absence_is_not_short_because_a_broker_had_not_heard_of_it() -> None:
+    world = quiet_world()
+    before = world.start_guard()
+    world._cut_off_or_heal()  # the broker that the next guard asks first
+    world.kill(before)
+    world.leave("t0")
+    world.now_ms += 2 * DAY_MS
+    life = world.start_guard()
+    let_pass(world, 8_000)
+    assert in_force(life).doubts == (Doubt(0, 3, UNKNOWN),)
+
+
+def test_a_broker_that_never_heard_of_a_topic_does_not_make_an_absence_short() -> None:
+    seen = Seen(1_000, frozenset({1, 2, 3}), {"t": AWAY}, "a")
+    for other in ({}, {"t": replace(AWAY, topic_id="an earlier one")}):
+        guard = Guard("guard", CONFIG)
+        guard.handle(seen)
+        guard.handle(replace(seen, now_ms=2_000, by="b", topics=other))
+        guard.handle(replace(seen, now_ms=3_000, by="c"))
+        assert guard.topics["t"].health.doubts(3_000, DAY_MS) == (Doubt(0, 3, UNKNOWN),)
+        guard.handle(replace(seen, now_ms=4_000, by="a", topics={}))
+        guard.handle(replace(seen, now_ms=5_000, by="b", topics={}))
+        assert not guard.missed, "it was deleted, both say"
+
+
+def test_a_guard_that_has_just_started_looks_at_another_broker_at_once() -> None:
+    guard = Guard("guard", CONFIG)
+    seen = Seen(1_000, frozenset({1, 2, 3}), {}, "a")
+    guard.handle(seen)
+    assert guard.handle(Decide(1_000)) == [LookAgain()]
+    guard.handle(replace(seen, now_ms=2_000, by="b"))
+    assert LookAgain() not in guard.handle(Decide(2_000))
