@@ -1,22 +1,30 @@
 """All brokers of one cluster, each reached over one connection that is made when it is needed.
 
 `ask` goes to any broker, `broker(3)` to one of them. A broker's address is remembered after it has
-gone from the metadata: one that the controller has fenced can still be looked at, if it runs.
+gone from the metadata: one that the controller has fenced can still be looked at, if it runs. But
+brokers move, and somebody else may be where one was. So every answer that says where brokers are is
+believed at once, and nobody is dialled twice on the same word: it is asked for anew before.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Self, TypeVar
 
-from sexton.base.errors import ConfigError, PeerError
+from sexton.base.errors import ConfigError, PeerError, Refused
 from sexton.base.partitions import TopicPartition
 from sexton.client.connection import ClientConfig, Connection, NoAnswer, connect
 from sexton.client.quota import ReadQuota
 from sexton.client.replica import Replica
 from sexton.client.topology import BrokerAddress, PartitionPlace, Topology, topology_of
-from sexton.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from sexton.protocol.messages.find_coordinator import FindCoordinatorResponse
+from sexton.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from sexton.protocol.wire import Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -30,6 +38,7 @@ class Client:
         self._bootstrap = addresses_in(bootstrap_servers)
         self._config = config or ClientConfig()
         self._known: dict[int, BrokerAddress] = {}
+        self._dialled: set[int] = set()  # at the address that is known
         self._connections: dict[Address, Connection] = {}
         self._locks: dict[Address, asyncio.Lock] = {}  # one attempt at a time for each address
         self._quotas: dict[int, ReadQuota] = {}
@@ -55,15 +64,27 @@ class Client:
     async def ask(self, request: Request[R], versions: range = range(1 << 15)) -> R:
         """Asks any broker that answers."""
         connection = await self.any_broker()
-        return await connection.ask(request, versions)
+        answer = await connection.ask(request, versions)
+        self._learn(answer)
+        return answer
 
     async def topology(self, topics: Iterable[str] | None = None) -> Topology:
         """The brokers, and these topics or all."""
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
-        found = topology_of(await self.ask(request, _METADATA_VERSIONS))
-        self._known.update(found.brokers)
-        return found
+        return topology_of(await self.ask(request, _METADATA_VERSIONS))
+
+    def _learn(self, answer: Response) -> None:
+        """Where brokers are, if that is in it."""
+        told: list[BrokerAddress] = []
+        if isinstance(answer, MetadataResponse):
+            told = [BrokerAddress(b.node_id, b.host, b.port, b.rack) for b in answer.brokers]
+        elif isinstance(answer, FindCoordinatorResponse):
+            found = [each for each in answer.coordinators if not each.error_code and each.host]
+            told = [BrokerAddress(each.node_id, each.host, each.port) for each in found]
+        for each in told:
+            self._known[each.node] = each
+            self._dialled.discard(each.node)
 
     async def place(self, partition: TopicPartition) -> PartitionPlace:
         """Who leads a partition now, and who follows."""
@@ -92,6 +113,9 @@ class Client:
         """A connection to one broker, by its number."""
         if node not in self._known:
             await self.topology([])
+        elif node in self._dialled and not self._is_connected(node):
+            with suppress(PeerError, Refused):  # it alone may be up
+                await self.topology([])
         address = self._known.get(node)
         if address is None:
             up = ", ".join(map(str, sorted(self._known))) or "none"
@@ -99,7 +123,15 @@ class Client:
         try:
             return await self._connected((address.host, address.port))
         except PeerError as error:
-            raise type(error)(f"broker {node} ({error.subject})", error.why) from error
+            subject = f"broker {node} ({error.subject})"
+            raise type(error)(subject, error.why, error.hint) from error
+        finally:
+            self._dialled.add(node)
+
+    def _is_connected(self, node: int) -> bool:
+        address = self._known[node]
+        connection = self._connections.get((address.host, address.port))
+        return connection is not None and connection.is_open
 
     async def any_broker(self) -> Connection:
         """Any broker at all: one that is connected, a known one, or one of the first."""

@@ -36,6 +36,7 @@ class RovingClient(Client):
         try:
             answer = await connection.ask(request, versions)
             self.last_asked = connection.peer
+            self._learn(answer)
             return answer
         except PeerError:
             self._leave_out(connection)
