@@ -75,6 +75,7 @@ ASKED = {
     "retry status": RETRY,
     "retry locks": RETRY,
     "retry explain": f"customer-42 {RETRY}",
+    "retry dead": RETRY,
     "retry reap": f"--dry-run {RETRY}",
     "retry redrive": f"--all-held --dry-run {RETRY}",
     "retry skip": f"orders-3-17 --dry-run {RETRY}",

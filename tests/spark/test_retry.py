@@ -21,6 +21,8 @@ from sexton.client.appending import append
 from sexton.client.client import Client
 from sexton.machines.retry_records import Command, TaskName, command_record
 from sexton.retry import Dead, Drop, Retry
+from sexton.retry.letters import read_letters
+from sexton.retry.topics import Names
 from sexton.spark import Message, Output
 from sexton.spark.retry import pipeline_of
 from sexton.spark.retry_handling import outputs_of
@@ -79,6 +81,7 @@ def test_an_operator_frees_a_held_key(
     assert locks(three, ours)[b"held-1-1"].dead
     ((_, _, letter),) = committed(three, ours.topics.dead, 2)
     assert letter == b"3"
+    assert asyncio.run(letters(three, ours.topics.names, TaskName("held", 1))) == [(1, True)]
     down.unlink()
     told = command_record(TaskName("held", 1), Command("redrive", 1), "token")
     asyncio.run(tell(three, TopicPartition(ours.topics.retry, 1), told))
@@ -86,6 +89,12 @@ def test_an_operator_frees_a_held_key(
     driver.settle(2)
     assert locks(three, ours) == {}
     assert trouble(outputs(three, "held"), 12) == []
+
+
+async def letters(cluster: EmbeddedCluster, names: Names, name: TaskName) -> list[tuple[int, bool]]:
+    """Of which messages, and did it hold its key?"""
+    async with Client(cluster.bootstrap_servers) as client:
+        return [(each.id, each.held) for each in (await read_letters(client, names, name)).letters]
 
 
 async def tell(cluster: EmbeddedCluster, at: TopicPartition, told: tuple[bytes, bytes]) -> None:

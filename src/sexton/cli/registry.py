@@ -178,6 +178,10 @@ COMMANDS: tuple[Entry, ...] = (
         "Say why a key waits: its messages in order, what the first one waits for, what to do.",
     ),
     Entry(
+        "retry dead",
+        "List the dead letters: what failed, when and why, and whether anybody has dealt with it.",
+    ),
+    Entry(
         "retry reap",
         "Have the instances look for stale locks and release them, or show what they would find.",
     ),

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 DONE, SENT, DRY_RUN = "done", "sent", "dry run"  # sent: no instance has carried it out so far
 DOES_NOT_WAIT, NEITHER = "does not wait", "neither waits nor is a dead letter"
-NOTHING_DONE = (DOES_NOT_WAIT, NEITHER)
+SENT_BEFORE, SETTLED = "was sent again before", "was held, and was settled in its place"
+NOTHING_DONE = (DOES_NOT_WAIT, NEITHER, SENT_BEFORE, SETTLED)
+WITH_AGAIN = "; --again sends it all the same"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +104,13 @@ def tell(out: Output, rows: list[Row], wait_s: float) -> None:
     out.rows("orders", ORDERS, rows)
     not_done = 0
     for message, _key, _do, outcome in rows:
-        not_done += outcome in (SENT, *NOTHING_DONE)
+        nothing = str(outcome).startswith(NOTHING_DONE)
+        not_done += outcome == SENT or nothing
         if outcome == SENT and wait_s:
             out.incomplete(str(message), not_yet(wait_s))
-        elif outcome in NOTHING_DONE:
-            out.incomplete(str(message), f"{outcome}: nothing was done")
+        elif nothing:
+            remedy = WITH_AGAIN if str(outcome).startswith((SENT_BEFORE, SETTLED)) else ""
+            out.incomplete(str(message), f"{outcome}: nothing was done{remedy}")
     out.summarize(messages=len(rows), not_done=not_done)
 
 

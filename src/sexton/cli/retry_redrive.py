@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from sexton.cli.cluster_reach import (
     BootstrapOption,
@@ -17,6 +19,8 @@ from sexton.cli.retry_order import (
     DONE,
     DRY_RUN,
     NEITHER,
+    SENT_BEFORE,
+    SETTLED,
     Chosen,
     carried_out,
     choose,
@@ -47,8 +51,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sexton.client.client import Client
+    from sexton.machines.retry_records import TaskName
     from sexton.report.tables import Row
-    from sexton.retry.topics import Names
+    from sexton.retry.redriving import Redrive, Redriven
 
 EXAMPLES = (
     (
@@ -69,6 +74,9 @@ def command(
     messages: MessagesArgument = None,
     key: KeyOption = None,
     all_held: AllHeldOption = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also dead letters that were sent or settled before.")
+    ] = False,
     dry_run: DryRunOption = False,
     wait: WaitOption = WAIT,
     retry_topic: RetryTopicOption = None,
@@ -85,7 +93,8 @@ def command(
 
     A message that waits or is held is tried in its place, before all later ones of its key. One
     that was freed has been overtaken already: it is taken from the dead letter topic and sent to
-    the main topic as a new message, each time that this is called.
+    the main topic as a new message. A note of that is kept beside its letter, so that the next call
+    does not send it twice, unless with --again.
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
     must_choose_one_way(names, messages, key, all_held)
@@ -94,13 +103,12 @@ def command(
 
     async def work(client: Client) -> list[Row]:
         from sexton.retry.looking import look
+        from sexton.retry.redriving import Redrive
 
         chosen = choose(names, await look(client, names, group, mode), messages, key, all_held)
-        freed = [
-            await _sent_again(client, names, each, None if dry_run else reach.client_settings())
-            for each in chosen
-            if not each.waits
-        ]
+        asked = Redrive(names, group, mode, again)
+        settings = None if dry_run else reach.client_settings()
+        freed = await _sent_again(client, asked, [e for e in chosen if not e.waits], settings)
         waiting = [each for each in chosen if each.waits]
         return [
             *freed,
@@ -112,15 +120,28 @@ def command(
 
 
 async def _sent_again(
-    client: Client, names: Names, freed: Chosen, settings: Mapping[str, str] | None
-) -> Row:
-    """A dead letter as a new message of the main topic; without `settings` nothing is sent."""
-    from sexton.retry.commanding import dead_letter, send_again
+    client: Client, asked: Redrive, freed: list[Chosen], settings: Mapping[str, str] | None
+) -> list[Row]:
+    """Dead letters as new messages of the main topic; without `settings` nothing is sent."""
+    from sexton.retry.redriving import redrive
 
-    letter = await dead_letter(client, names, freed.name, freed.id)
-    if letter is None:
+    by_partition: dict[TaskName, list[Chosen]] = {}
+    for each in freed:
+        by_partition.setdefault(each.name, []).append(each)
+    rows = []
+    for name, those in by_partition.items():
+        became = await redrive(client, asked, name, [each.id for each in those], settings)
+        rows += [_row(each, became[each.id], asked.again) for each in those]
+    return rows
+
+
+def _row(freed: Chosen, became: Redriven, again: bool) -> Row:
+    if became.state is None:
         return freed.row("redrive", NEITHER)
-    if settings is None:
-        return freed.row("send again", DRY_RUN)
-    again = freed.name.id_of(send_again(settings, freed.name, letter)).decode()
-    return freed.row("send again", f"{DONE}: it is {again} now")
+    if became.is_sent:
+        return freed.row("send again", f"{DONE}: it is {became.sent_as[-1]} now")
+    if not again and became.state == "sent again":
+        return freed.row("send again", f"{SENT_BEFORE}, as {', '.join(became.sent_as)}")
+    if not again and became.state == "settled":
+        return freed.row("send again", SETTLED)
+    return freed.row("send again", DRY_RUN)

@@ -30,6 +30,7 @@ from sexton.report.tables import Column, Row, number
 
 if TYPE_CHECKING:
     from sexton.client.client import Client
+    from sexton.retry.letters import Letters
     from sexton.retry.looking import Seen
 
 EXAMPLES = (
@@ -44,7 +45,7 @@ EXAMPLES = (
 )
 COLUMNS = (
     number("partition"), number("position"), number("lag"), number("locked_keys"), number("depth"),
-    number("held"), Column("oldest"), number("stale"), number("orphans"),
+    number("held"), Column("oldest"), number("stale"), number("orphans"), number("freed"),
 )  # fmt: skip
 
 
@@ -66,18 +67,21 @@ def command(
     depth counts messages that wait, held those of them that only an operator can set free. stale
     are locks that the next start of their partition releases, orphans are messages without a lock,
     which nobody will handle unless they are redriven. With --mode compensating there are none: a
-    service without transactions takes them as messages that wait. What is held is a finding.
+    service without transactions takes them as messages that wait. freed counts messages that are
+    dead letters and were not sent again since (see `retry dead`). What is held is a finding.
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
 
-    async def work(client: Client) -> list[Seen]:
-        from sexton.retry.looking import look
+    async def work(client: Client) -> list[tuple[Letters, Seen]]:
+        from sexton.retry.looking import look_with_letters
 
-        return await look(client, names, group, mode)
+        return await look_with_letters(client, names, group, mode)
 
     with Output("retry status", format) as out:
-        seen = Reach(bootstrap, settings, command_config, data).with_client(work)
-        out.rows("partitions", COLUMNS, map(_row, seen))
+        found = Reach(bootstrap, settings, command_config, data).with_client(work)
+        seen = [each for _, each in found]
+        freed = [letters.freed(each.task.pending) for letters, each in found]
+        out.rows("partitions", COLUMNS, map(_row, seen, freed))
         for each in seen:
             _tell_held(out, each)
         pending = [each.task.pending for each in seen]
@@ -90,6 +94,7 @@ def command(
             oldest=age(min(oldest, default=None)),
             stale=sum(len(each.task.stale.locks) for each in seen),
             orphans=sum(len(each.task.orders.orphans) for each in seen),
+            freed=sum(freed),
         )
 
 
@@ -114,7 +119,7 @@ def _tell_held(out: Output, seen: Seen) -> None:
         )
 
 
-def _row(seen: Seen) -> Row:
+def _row(seen: Seen, freed: int) -> Row:
     task, pending = seen.task, seen.task.pending
     return (
         seen.name.partition,
@@ -126,4 +131,5 @@ def _row(seen: Seen) -> Row:
         age(pending.oldest_since_ms()),
         len(task.stale.locks),
         len(task.orders.orphans),
+        freed,
     )

@@ -13,6 +13,8 @@ keeps one of each for as long as the message waits:
                             └ format
     retry-3   orders-3-17   the message, its key and time in headers
               command:...   what an operator asks for; the owner of the task deletes it when done
+    dead-3    order-123     the message, what became of it in headers
+              order-123     null: a note that it was sent to the main topic again, and as which one
     offsets   main-3        17, "sexton.retry 1 W=17 of=6": below W nothing is pending
 
 A lock is one line of text so that an operator can read it with any consumer, and so that a million
@@ -222,6 +224,13 @@ class Watermark(NamedTuple):
 
 # ── dead letters ──
 
+_DEAD_ID = "sexton.dead.id"
+_DEAD_REASON = "sexton.dead.reason"
+_DEAD_ATTEMPTS = "sexton.dead.attempts"
+_DEAD_STATE = "sexton.dead.state"
+_SENT = "sexton.dead.sent"
+_SENT_AS = "sexton.dead.sent.as"
+
 
 def dead_letter_headers(
     message: bytes,
@@ -231,6 +240,7 @@ def dead_letter_headers(
     stack: str = "",
     *,
     timestamp_ms: int | None,
+    held: bool = False,
 ) -> list[Header]:
     """To go behind the message's own headers.
 
@@ -238,15 +248,58 @@ def dead_letter_headers(
     deleted by their time, and that of a message which is older than they are kept would be at once.
     """
     told: list[Header] = [
-        ("sexton.dead.id", message),
-        ("sexton.dead.reason", _cut(reason, MOST_REASON_BYTES)),
-        ("sexton.dead.attempts", b"%d" % attempts),
+        (_DEAD_ID, message),
+        (_DEAD_REASON, _cut(reason, MOST_REASON_BYTES)),
+        (_DEAD_ATTEMPTS, b"%d" % attempts),
         ("sexton.dead.exception", _cut(exception, MOST_REASON_BYTES)),
         ("sexton.dead.stack", _cut(stack, MOST_STACK_BYTES)),
+        (_DEAD_STATE, b"held" if held else b"freed"),
     ]
     if timestamp_ms is not None and timestamp_ms >= 0:
         told.append(("sexton.dead.timestamp", b"%d" % timestamp_ms))
     return told
+
+
+class LetterSays(NamedTuple):
+    """What the headers of a dead letter tell about its message."""
+
+    id: bytes
+    attempts: int
+    reason: str
+    held: bool  # when the letter was written, the message stayed in its place and held its key
+
+
+class NoteSays(NamedTuple):
+    """A record among the letters: this message was sent to the main topic again, as that one."""
+
+    id: bytes
+    sent_as: str
+
+
+def note_headers(message: bytes, sent_as: bytes) -> list[Header]:
+    return [(_SENT, message), (_SENT_AS, sent_as)]
+
+
+def read_letter(headers: Sequence[Header]) -> LetterSays | NoteSays | None:
+    """None: neither, something that somebody else wrote there.
+
+    Where a name comes twice the last one is ours: a letter that was copied to the main topic with
+    all its headers may have become a letter again.
+    """
+    told = dict(headers)
+    if (message := told.get(_DEAD_ID)) is not None:
+        attempts = told.get(_DEAD_ATTEMPTS) or b""
+        reason = (told.get(_DEAD_REASON) or b"").decode(errors="replace")
+        run = int(attempts) if attempts.isdigit() else 0
+        return LetterSays(message, run, reason, told.get(_DEAD_STATE) == b"held")
+    if (message := told.get(_SENT)) is not None:
+        return NoteSays(message, (told.get(_SENT_AS) or b"").decode(errors="replace"))
+    return None
+
+
+def headers_again(headers: Sequence[Header]) -> list[Header]:
+    """Of the message itself, without what its letter says about it."""
+    return [each for each in headers if not each[0].startswith("sexton.dead.")]
 
 
 def reason_headers(reason: str) -> list[Header]:

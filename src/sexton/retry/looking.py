@@ -22,9 +22,10 @@ from sexton.machines.retry_records import REASON, TaskName
 from sexton.machines.retry_settings import Mode, Settings
 from sexton.machines.retry_task import Task
 from sexton.records.columns import read_headers
+from sexton.retry.letters import Letters, read_letters
 from sexton.retry.reading import committed_columns
 from sexton.retry.starting import start_up
-from sexton.retry.topics import Names, check
+from sexton.retry.topics import Names, Shape, check
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,7 @@ async def look(
 
     `mode` is that of the service. Nothing on the cluster says how its next instance will run.
     """
-    topics = (await client.topology([names.main, *names.beside])).topics
-    missing = [name for name in (names.main, *names.beside) if name not in topics]
-    if missing:
-        hint = "was it ever started? give --topic and --group as the service does"
-        raise ConfigError(", ".join(missing), "there is no such topic", hint)
-    shape = await check(client, names)
+    shape = await _shape(client, names)
     partitions = range(shape.partitions)
     main = [TopicPartition(names.main, number) for number in partitions]
     ends = await list_offsets(client, dict.fromkeys(main, LATEST))
@@ -78,6 +74,26 @@ async def look(
         )
     )
     return [Seen(task.name, task, ends[at]) for (task, _), at in zip(tasks, main, strict=True)]
+
+
+async def look_with_letters(
+    client: Client, names: Names, group: str, mode: Mode = "transactional"
+) -> list[tuple[Letters, Seen]]:
+    """With the dead letters, which are read first: what was held then either waits still or was
+    settled, while a lock that came later would make its letter look settled."""
+    shape = await _shape(client, names)
+    partitions = [TaskName(names.main, number) for number in range(shape.partitions)]
+    letters = await asyncio.gather(*(read_letters(client, names, name) for name in partitions))
+    return list(zip(letters, await look(client, names, group, mode), strict=True))
+
+
+async def _shape(client: Client, names: Names) -> Shape:
+    topics = (await client.topology([names.main, *names.beside])).topics
+    missing = [name for name in (names.main, *names.beside) if name not in topics]
+    if missing:
+        hint = "was it ever started? give --topic and --group as the service does"
+        raise ConfigError(", ".join(missing), "there is no such topic", hint)
+    return await check(client, names)
 
 
 def locks_of(seen: Seen, reasons: dict[int, str] | None = None) -> list[Lock]:

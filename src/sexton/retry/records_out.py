@@ -85,7 +85,7 @@ class Part:
         stack = failure_of(error).stack if error is not None else failure.stack
         told = dead_letter_headers(
             self.name.id_of(item.id), item.attempts, failure.reason, failure.exception, stack,
-            timestamp_ms=payload.timestamp_ms,
+            timestamp_ms=payload.timestamp_ms, held=item.id in self.commit.changed,
         )  # fmt: skip
         assert item.outcome is Outcome.DEAD
         headers = [*payload.headers, *told]

@@ -211,14 +211,14 @@ class _Work:
                 _bytes(output.value), output.headers,
             )  # fmt: skip
         dead = item.outcome is Outcome.DEAD
+        holds = dead and settings.at_ceiling == "held"
         if dead:
             failure = item.failure or Failure("no reason was given")
             told = dead_letter_headers(
                 TaskName(topics.main, row.of).id_of(row.id), item.attempts, failure.reason,
-                failure.exception, failure.stack, timestamp_ms=row.timestamp_ms,
+                failure.exception, failure.stack, timestamp_ms=row.timestamp_ms, held=holds,
             )  # fmt: skip
             self._kept_record(row, topics.dead, row.key, row.value, (*headers, *told))
-        holds = dead and settings.at_ceiling == "held"
         if not row.retry and (item.outcome is Outcome.RETRY or holds):
             self._redirect(row)
 

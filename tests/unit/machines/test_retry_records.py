@@ -13,13 +13,19 @@ from sexton.machines.retry_records import (
     COMMAND,
     VERBS,
     Command,
+    Header,
+    LetterSays,
     LockRecord,
+    NoteSays,
     RetryRecord,
     TaskName,
     Watermark,
     command_record,
     dead_letter_headers,
+    headers_again,
+    note_headers,
     read_command,
+    read_letter,
 )
 from sexton.records.columns import Spans
 
@@ -96,6 +102,18 @@ def test_w_travels_in_the_metadata() -> None:
 @pytest.mark.parametrize("metadata", [None, "", "W=17", "sexton.retry 2 W=17 of=6"])
 def test_other_metadata_says_nothing_about_w(metadata: str | None) -> None:
     assert Watermark.decode(metadata) is None
+
+
+def test_a_copied_letter_that_died_again_tells_of_its_last_death() -> None:
+    first = dead_letter_headers(b"orders-0-1", 9, "busy", timestamp_ms=1, held=True)
+    second = dead_letter_headers(b"orders-0-7", 2, "no such customer", timestamp_ms=2)
+    mine: list[Header] = [("trace", b"t")]
+    letter = [*mine, *note_headers(b"orders-0-1", b"orders-0-7"), *first, *second]
+    assert read_letter(letter) == LetterSays(b"orders-0-7", 2, "no such customer", held=False)
+    assert headers_again(letter) == mine
+    note = note_headers(b"orders-0-7", b"orders-0-9")
+    assert read_letter(note) == NoteSays(b"orders-0-7", "orders-0-9")
+    assert read_letter(mine) is None
 
 
 def test_a_dead_letter_tells_why_in_headers() -> None:

@@ -1,0 +1,119 @@
+"""What does the dead letter topic hold, and which of it is still somebody's to decide?
+
+    dead-3   order-123   the message     its letter: attempts, reason, held or freed
+             order-123   null            a note: it was sent to the main topic again, as orders-3-21
+
+Letters stay until their time is over, whatever became of their message. So a letter alone does not
+say that something is left to do; the notes behind it and the locks do:
+
+    held          its message has reached the ceiling and holds its key
+    waits         its message has been redriven in its place, or has come back by a crash
+    sent again    a note says so, and as which message
+    settled       it was held, and does not wait any more: it was handled, skipped or discarded
+    freed         nobody has done anything about it
+
+A note comes after its letter in one partition, and Kafka deletes from the front: where a letter can
+still be read, so can the note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.listing import EARLIEST, LATEST, list_offsets
+from sexton.client.reading import PartitionReader
+from sexton.client.replica import Isolation
+from sexton.client.retry_reading import WAITING
+from sexton.machines.retry_pending import Pending
+from sexton.machines.retry_records import NoteSays, TaskName, read_letter
+from sexton.records.columns import Record
+from sexton.retry.reading import committed_columns
+from sexton.retry.topics import Names
+
+State = Literal["held", "waits", "sent again", "settled", "freed"]
+OPEN: Final = ("held", "freed")  # somebody has to decide
+
+
+class Letter(NamedTuple):
+    id: int
+    offset: int  # in the dead letter topic
+    key: bytes | None
+    written_ms: int
+    attempts: int
+    reason: str
+    held: bool  # when it was written
+
+
+@dataclass(slots=True)
+class Letters:
+    """Of one partition, without their messages but for those that were asked for."""
+
+    name: TaskName
+    letters: list[Letter] = field(default_factory=list)
+    sent: dict[int, list[str]] = field(default_factory=dict)  # by id: as which messages
+    last: dict[int, Letter] = field(default_factory=dict)  # of each message
+    records: dict[int, Record] = field(default_factory=dict)
+
+    def state(self, letter: Letter, pending: Pending) -> State:
+        held = pending.held.get(letter.id)
+        if held is not None:
+            return "held" if held.dead else "waits"
+        return self.settled_state(letter)
+
+    def settled_state(self, letter: Letter) -> State:
+        """If its message does not wait."""
+        if letter.id in self.sent:
+            return "sent again"
+        return "settled" if letter.held else "freed"
+
+    def freed(self, pending: Pending) -> int:
+        """Messages, not letters: one that is skipped twice in a crash has two."""
+        return sum(self.state(letter, pending) == "freed" for letter in self.last.values())
+
+
+async def read_letters(
+    client: Client,
+    names: Names,
+    name: TaskName,
+    *,
+    keep: Collection[int] = (),
+    to_the_end: bool = False,
+) -> Letters:
+    """What is committed now; `to_the_end` waits for transactions that are open.
+
+    `keep` names messages whose last letter is wanted as a whole.
+    """
+    found = Letters(name)
+    async for record in _records(client, TopicPartition(names.dead, name.partition), to_the_end):
+        says = read_letter(record.headers)
+        message = None if says is None else name.offset_of(says.id)
+        if says is None or message is None:
+            continue  # somebody else's record
+        if isinstance(says, NoteSays):
+            found.sent.setdefault(message, []).append(says.sent_as)
+            continue
+        letter = Letter(
+            message, record.offset, record.key, record.timestamp, says.attempts, says.reason,
+            says.held,
+        )  # fmt: skip
+        found.letters.append(letter)
+        found.last[message] = letter
+        if message in keep:
+            found.records[message] = record
+    return found
+
+
+async def _records(
+    client: Client, at: TopicPartition, to_the_end: bool
+) -> AsyncGenerator[Record, None]:
+    start = (await list_offsets(client, {at: EARLIEST}))[at]
+    seen = Isolation.READ_UNCOMMITTED if to_the_end else Isolation.READ_COMMITTED
+    end = (await list_offsets(client, {at: LATEST}, seen))[at]
+    reader = PartitionReader(client, at, patience=WAITING)
+    async for chunk in reader.read(start, end, isolation=Isolation.READ_COMMITTED):
+        for record in committed_columns(chunk, at).records():
+            yield record

@@ -1,0 +1,165 @@
+"""Dead letters can be seen, with what became of them, and none is sent again twice by mistake."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sexton.base.errors import PeerError
+from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.listing import LATEST, list_offsets
+from sexton.client.reading import PartitionReader
+from sexton.client.replica import Isolation
+from sexton.machines.retry_records import TaskName
+from sexton.retry import Message, OrderedRetry
+from sexton.retry.letters import read_letters
+from sexton.retry.reading import committed_columns
+from sexton.retry.redriving import REDRIVEN, Redrive, Redriven, _Sender, redrive
+from sexton.retry.topics import Names
+from sexton.testing import EmbeddedCluster
+from sexton.testing.waiting import until
+from tests.conftest import RunSexton
+from tests.retry.harness import PATIENCE_S, send, until_drained
+
+NAMES = Names.of("orders", "g")
+TASK = TaskName("orders", 0)
+LETTER = "orders-0-1"
+
+
+@pytest.fixture
+def servers(kafka: EmbeddedCluster) -> str:
+    kafka.create_topic("orders", 1)
+    return kafka.bootstrap_servers
+
+
+def about(servers: str) -> tuple[str, ...]:
+    return ("-b", servers, "--topic", "orders", "--group", "g", "--format", "json")
+
+
+def service(servers: str, broken: list[bytes], **options: Any) -> OrderedRetry:
+    """Cannot handle these values, and tries none of them twice."""
+
+    def handle(message: Message) -> None:
+        if message.value in broken:
+            raise ValueError("no such customer")
+
+    return OrderedRetry(
+        handle, topic="orders", group="g", bootstrap_servers=servers, max_attempts=1,
+        commands_every_s=0.05, **options,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def freed(servers: str) -> str:
+    """orders-0-1 and orders-0-3, of key 1, are dead letters, and nobody runs any more."""
+    send(servers, "orders", keys=2, numbers=range(2))
+    with service(servers, [b"1:0", b"1:1"]) as retry:
+        until(lambda: retry.count("dead") == 2, "two dead letters", PATIENCE_S)
+    return servers
+
+
+def redriven(servers: str) -> list[bytes]:
+    """Which messages the main topic has a second time."""
+    at = TopicPartition("orders", 0)
+
+    async def read() -> list[bytes]:
+        found = []
+        async with Client(servers) as client:
+            end = (await list_offsets(client, {at: LATEST}))[at]
+            reader = PartitionReader(client, at)
+            async for chunk in reader.read(0, end, isolation=Isolation.READ_COMMITTED):
+                for record in committed_columns(chunk, at).records():
+                    found += [value or b"" for name, value in record.headers if name == REDRIVEN]
+        return found
+
+    return asyncio.run(read())
+
+
+def test_dead_letters_are_listed_with_what_became_of_them(
+    freed: str, run_sexton: RunSexton
+) -> None:
+    listed = run_sexton("retry", "dead", *about(freed))
+    assert listed.code == 0, listed.stderr
+    assert listed.json["summary"] == {"letters": 2, "open": 2}
+    first, second = listed.json["letters"]
+    written = first.pop("written")
+    assert first == {
+        "id": LETTER, "key": "1", "state": "freed", "sent_as": None, "attempts": 1,
+        "offset": 0, "reason": "ValueError: no such customer",
+    }  # fmt: skip
+    assert second["id"] == "orders-0-3"
+    assert run_sexton("retry", "dead", "--key", "0", *about(freed)).json["letters"] == []
+    assert len(run_sexton("retry", "dead", "--since", written, *about(freed)).json["letters"]) == 2
+    later = run_sexton("retry", "dead", "--since", "0s", *about(freed))
+    assert later.json["letters"] == []
+    status = run_sexton("retry", "status", *about(freed))
+    assert status.code == 0 and status.json["summary"]["freed"] == 2
+
+
+def test_a_dead_letter_is_sent_again_once(freed: str, run_sexton: RunSexton) -> None:
+    dry = run_sexton("retry", "redrive", LETTER, "--dry-run", *about(freed))
+    assert dry.json["orders"][0]["outcome"] == "dry run"
+    done = run_sexton("retry", "redrive", LETTER, *about(freed))
+    assert done.code == 0, done.stdout
+    now = done.json["orders"][0]["outcome"].removeprefix("done: it is ").removesuffix(" now")
+    letters = run_sexton("retry", "dead", *about(freed)).json["letters"]
+    states = [(each["id"], each["state"], each["sent_as"]) for each in letters]
+    assert states == [(LETTER, "sent again", now), ("orders-0-3", "freed", None)]
+    left = run_sexton("retry", "dead", "--open", *about(freed)).json["letters"]
+    assert [each["id"] for each in left] == ["orders-0-3"]
+    assert run_sexton("retry", "status", *about(freed)).json["summary"]["freed"] == 1
+    for option in ((), ("--dry-run",)):
+        twice = run_sexton("retry", "redrive", LETTER, *option, *about(freed))
+        assert twice.code == 3
+        assert twice.json["orders"][0]["outcome"] == f"was sent again before, as {now}"
+        assert "--again" in twice.stderr
+    assert redriven(freed) == [LETTER.encode()]
+    assert run_sexton("retry", "redrive", LETTER, "--again", *about(freed)).code == 0
+    assert redriven(freed) == [LETTER.encode()] * 2
+
+
+def test_without_transactions_it_is_noted_as_well(freed: str, run_sexton: RunSexton) -> None:
+    mode = ("--mode", "compensating")
+    assert run_sexton("retry", "redrive", LETTER, *mode, *about(freed)).code == 0
+    assert run_sexton("retry", "redrive", LETTER, *mode, *about(freed)).code == 3
+    assert redriven(freed) == [LETTER.encode()]
+
+
+def test_a_held_message_that_was_handled_in_its_place_is_not_sent_again(
+    servers: str, run_sexton: RunSexton
+) -> None:
+    send(servers, "orders", keys=2, numbers=range(2))
+    broken = [b"1:0"]
+    with service(servers, broken, at_ceiling="held") as retry:
+        until(lambda: sum(s.depth for s in retry.standings) == 2, "it is held", PATIENCE_S)
+        (letter,) = run_sexton("retry", "dead", *about(servers)).json["letters"]
+        assert (letter["id"], letter["state"]) == (LETTER, "held")
+        broken.clear()
+        assert run_sexton("retry", "redrive", LETTER, "--wait", "60s", *about(servers)).code == 0
+        until_drained(retry)
+    (letter,) = run_sexton("retry", "dead", *about(servers)).json["letters"]
+    assert letter["state"] == "settled"
+    again = run_sexton("retry", "redrive", LETTER, *about(servers))
+    assert again.code == 3
+    assert again.json["orders"][0]["outcome"] == "was held, and was settled in its place"
+    assert redriven(servers) == []
+
+
+def test_of_two_that_redrive_at_once_one_sends(freed: str) -> None:
+    settings = {"bootstrap.servers": freed, "log_level": "0"}
+    asked = Redrive(NAMES, "g")
+
+    async def at_once() -> dict[int, Redriven]:
+        async with Client(freed) as client:
+            slow = _Sender(settings, asked, TASK)
+            letters = await read_letters(client, NAMES, TASK, keep=[1])
+            quick = await redrive(client, asked, TASK, [1], settings)
+            with pytest.raises(PeerError, match="orders-0"):
+                slow.send(1, letters.records[1])
+            return quick
+
+    assert asyncio.run(at_once())[1].is_sent
+    assert redriven(freed) == [LETTER.encode()]
