@@ -59,11 +59,13 @@ class Driver:
         pipeline: Pipeline,
         probe: Probe = unwatched,
         is_active: Callable[[], bool] = lambda: True,
+        attempts: int = 1,
     ) -> None:
         self._spark = spark
         self._alarm = Alarm()
         self._batches = RetryBatches(
-            replace(pipeline, sink=replace(pipeline.sink, probe=probe, attempts=1)), self._alarm
+            replace(pipeline, sink=replace(pipeline.sink, probe=probe, attempts=attempts)),
+            self._alarm,
         )
         self._batches.belongs_to("query", is_active)
 

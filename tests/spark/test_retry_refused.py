@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from sexton.base.errors import ConfigError
@@ -126,22 +126,28 @@ def test_an_output_that_nobody_weighs_ends_the_query(
     spark: SparkSession, three: EmbeddedCluster
 ) -> None:
     large = pipeline(three, "unweighed", lambda _: Random(1).randbytes(LARGE))
-    with pytest.raises(PythonException, match=r"max.message.bytes of the topic is 1048588"):
+    with pytest.raises(ConfigError, match=r"max.message.bytes of the topic is 1048588"):
         Driver(spark, replace(large, rules=RetryRules(weighs=False))).run(0, range(1))
 
 
 def test_a_message_that_cannot_be_kept_is_named_with_the_remedy(
-    spark: SparkSession, three: EmbeddedCluster
+    spark: SparkSession, three: EmbeddedCluster, tmp_path: Path
 ) -> None:
+    """And its handler is not run again for what cannot become right by that."""
+    runs = tmp_path / "runs"
+
     def fails(message: Message) -> None:
+        with runs.open("a") as log:
+            log.write(f"{message.id} ")
         raise ValueError(f"not {message.id}")
 
     ours = pipeline(three, "unkept", fails)
-    driver = Driver(spark, ours)
+    driver = Driver(spark, ours, attempts=5)
     driver.run(0, range(0))  # makes the topics
     three.alter_topic(ours.topics.retry, {"max.message.bytes": 100})
-    with pytest.raises(PythonException) as refused:
+    with pytest.raises(ConfigError) as refused:
         driver.run(1, range(1, 2))
+    assert runs.read_text() == "unkept-1-0 "
     told = str(refused.value)
     assert "unkept-1-0: the message (key key-1) has to be kept, and cannot be" in told
     assert f"raise max.message.bytes of {ours.topics.retry}" in told

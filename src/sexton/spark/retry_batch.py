@@ -2,7 +2,8 @@
 
 What the driver knows of pending messages is good for one batch: the next one builds on it only if
 this one was committed. Whatever fails, the batch is tried again from the start, with the fence and
-with everything read anew; `retry_attempt` is one such attempt.
+with everything read anew, unless that is of no use (`sink_insisting`); `retry_attempt` is one such
+attempt.
 
 A stream cannot be told to wait, but a batch can. While as many messages wait as may, its rows are
 not taken: the batch stays open, and retries alone are run, in transactions of their own. For these
@@ -15,27 +16,25 @@ If the driver dies meanwhile, the next one finds marker 6 and takes the batch up
 
 from __future__ import annotations
 
-import logging
 import threading
 import uuid
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sexton.base.errors import ConfigError, SextonError
+from sexton.base.errors import SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.spark.background import BackgroundLoop
 from sexton.spark.retry_attempt import Attempt, Known, Pipeline
 from sexton.spark.retry_stages import main_rows
 from sexton.spark.retry_tick import Alarm, now_ms
-from sexton.spark.sink_marker import Batch, Marker, SinkRefused, is_to_write
-from sexton.spark.sink_protocol import Plan, TooSlow, abandon
+from sexton.spark.sink_insisting import IsWanted, always, insist
+from sexton.spark.sink_marker import Batch, Marker, is_to_write
+from sexton.spark.sink_protocol import Plan
 from sexton.spark.sink_topics import client_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_LOG = logging.getLogger(__name__)
 LISTEN_MS = 10_000  # while something waits, an operator may have something to say about it
 _LOOK_S = 0.2  # while a batch waits: has the query been stopped?
 
@@ -50,14 +49,14 @@ class RetryBatches:
         self._alarm = alarm
         self._run = str(uuid.uuid4())
         self._query = ""
-        self._is_active: Callable[[], bool] = lambda: True
+        self._is_active: IsWanted = always
         self._named = threading.Event()
         self._committed = False
         self._prepared = False  # topics were made and looked at in this run
         self._known: Known | None = None
         self.begun = threading.Event()  # Spark has come as far as a batch
 
-    def belongs_to(self, query: str, is_active: Callable[[], bool] = lambda: True) -> None:
+    def belongs_to(self, query: str, is_active: IsWanted = always) -> None:
         """The id in the checkpoint; Spark tells it when the query has been started."""
         self._query = query
         self._is_active = is_active
@@ -72,28 +71,10 @@ class RetryBatches:
 
     def _insist(self, df: DataFrame, number: int) -> bool:
         """False: retries alone, and its rows are still to be taken."""
-        sink = self._pipeline.sink
-        timeout_ms = sink.timeout_ms
-        for attempt in range(1, sink.attempts + 1):
-            try:
-                return self._attempt(df, self._plan(number, timeout_ms))
-            except SinkRefused:
-                raise
-            except ConfigError:
-                abandon(self._plan(number, sink.timeout_ms))
-                raise
-            except Exception as error:
-                if attempt == sink.attempts or not self._is_active():
-                    abandon(self._plan(number, sink.timeout_ms))
-                    raise
-                if isinstance(error, TooSlow):
-                    timeout_ms *= 2
-                why = (str(error).strip() or repr(error)).splitlines()[0]
-                _LOG.warning(
-                    "pipeline=%s batch=%d attempt=%d failed=%s",
-                    self._pipeline.name, number, attempt, why,
-                )  # fmt: skip
-        raise AssertionError("there is at least one attempt")
+        return insist(
+            "ordered retry", self._pipeline.sink, lambda timeout_ms: self._plan(number, timeout_ms),
+            lambda plan, _attempt: self._attempt(df, plan), self._is_active,
+        )  # fmt: skip
 
     def _attempt(self, df: DataFrame, plan: Plan) -> bool:
         known, self._known = self._known, None  # unless all goes well

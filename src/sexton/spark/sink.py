@@ -11,39 +11,34 @@ Each micro-batch is one Kafka transaction, in three stages:
 or, if the last was not large, in one (see `sink_ways`): a task that reads, encodes and sends, or
 reads what the driver sends.
 What the sender and the driver say to Kafka is in `sink_protocol`, and why that is enough. Whatever
-fails, the batch is run again: here a few times, then by whoever starts the query again from its
-checkpoint. What cannot become right by that (`SinkRefused`, `ConfigError`) is raised at once, and
-so is what failed because the query was stopped. A batch that Kafka has timed out gets twice the
-time.
+fails, the batch is run again: here a few times (`sink_insisting`), then by whoever starts the query
+again from its checkpoint.
 """
 
 from __future__ import annotations
 
-import logging
-import re
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sexton.base.errors import ConfigError, Refused, SextonError
+from sexton.base.errors import ConfigError, Refused
 from sexton.base.partitions import TopicPartition
 from sexton.records.layout import Codec
 from sexton.spark.session import ARROW_BATCH_BYTES, arrow_batches_of, setting
 from sexton.spark.sink_columns import prepared
 from sexton.spark.sink_encoding import Encoding, encoded
+from sexton.spark.sink_insisting import IsWanted, always, insist
 from sexton.spark.sink_line import Line, Talk
-from sexton.spark.sink_marker import Batch, SinkRefused
+from sexton.spark.sink_marker import Batch
 from sexton.spark.sink_protocol import (
     JOB,
     OVER,
     Answer,
     Plan,
-    TooSlow,
-    abandon,
     beginning,
     commit,
     deliver,
@@ -73,11 +68,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-_LOG = logging.getLogger(__name__)
 # A thousand blobs in one Arrow batch would be half a gigabyte.
 _ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
-IsWanted = Callable[[], bool]  # False: the query was stopped, and Spark waits for its batch to end
-_OUR_ERROR = re.compile(r"sexton\.base\.errors\.(?:ConfigError|Missing): (?P<text>.*)")
 
 
 def exactly_once(
@@ -164,10 +156,6 @@ def write(df: DataFrame, settings: SinkSettings, job_id: str) -> bool:
         line.hang_up()
 
 
-def _always() -> bool:
-    return True
-
-
 class _StreamSink:
     """What Spark calls with each micro-batch, one after the other."""
 
@@ -176,7 +164,7 @@ class _StreamSink:
         self._name = name
         self._run = str(uuid.uuid4())
         self._query = ""
-        self._is_active: IsWanted = _always
+        self._is_active: IsWanted = always
         self._named = threading.Event()
         self._committed = False
         self._ways = Ways()
@@ -205,48 +193,19 @@ class _StreamSink:
 
 def _written(
     df: DataFrame, settings: SinkSettings, batch: Batch, ways: Ways, line: Line,
-    is_wanted: IsWanted = _always,
+    is_wanted: IsWanted = always,
 ) -> bool:  # fmt: skip
-    timeout_ms, slow = settings.timeout_ms, None
-    for attempt in range(1, settings.attempts + 1):
-        try:
-            way = Way.LONG
-            if attempt == 1 and settings.senders == 1:
-                way = ways.choose(df, timeout_ms)
-            plan = _plan(settings, batch, timeout_ms)
-            with line.talk() as talk:
-                return _attempt(df, settings, plan, ways, way, talk)
-        except SinkRefused:
-            raise
-        except Exception as error:
-            final = _final(error, slow)
-            if final is not None or attempt == settings.attempts or not is_wanted():
-                # A wrong option shows before anything is sent; but earlier attempts may have.
-                if attempt > 1 or not isinstance(error, ConfigError):
-                    abandon(_plan(settings, batch, settings.timeout_ms))
-                if final is not None:
-                    raise final from error
-                raise
-            if isinstance(error, TooSlow):
-                timeout_ms, slow = timeout_ms * 2, error
-            why = (str(error).strip() or repr(error)).splitlines()[0]
-            _LOG.warning(
-                "pipeline=%s batch=%d attempt=%d failed=%s",
-                batch.pipeline, batch.number, attempt, why,
-            )  # fmt: skip
-    raise AssertionError("there is at least one attempt")
+    def attempt(plan: Plan, number: int) -> bool:
+        way = Way.LONG
+        if number == 1 and settings.senders == 1:
+            way = ways.choose(df, plan.timeout_ms)
+        with line.talk() as talk:
+            return _attempt(df, settings, plan, ways, way, talk)
 
-
-def _final(error: Exception, slow: TooSlow | None) -> SextonError | None:
-    """What the user has to change; it may have been raised in a task."""
-    told = _OUR_ERROR.search(str(error))
-    if not isinstance(error, ConfigError) and told is None:
-        return None
-    if slow is not None and "transaction.timeout.ms" in str(error):
-        return slow  # the brokers allow no more time than it had
-    if isinstance(error, ConfigError):
-        return error
-    return ConfigError("exactly-once sink", told["text"].strip()) if told else None
+    return insist(
+        "exactly-once sink", settings, lambda timeout_ms: _plan(settings, batch, timeout_ms),
+        attempt, is_wanted,
+    )  # fmt: skip
 
 
 def _attempt(
