@@ -6,7 +6,7 @@ its membership to say: a request carries that decision as `refused`, and is answ
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.lazy_dataclass import dataclass
@@ -133,6 +133,13 @@ class TopicsDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicsExist:
+    """All that there are, with their ids; what was deleted before, nobody may have been told of."""
+
+    topics: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class Appended:
     """The batch is below the high watermark, and so is every one before it."""
 
@@ -173,6 +180,7 @@ Event = (
     Request
     | GroupChanged
     | TopicsDeleted
+    | TopicsExist
     | Appended
     | AppendFailed
     | LoadStarted

@@ -15,6 +15,7 @@ record of a key, does not change what the fold comes to.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import NamedTuple
 
@@ -59,20 +60,23 @@ class OffsetTable:
         committed = [Key(group, partition) for partition in self.committed.get(group, {})]
         return list(dict.fromkeys([*committed, *(key for key in self._open if key.group == group)]))
 
-    def keys_of_topics(self, topics: dict[str, bytes]) -> list[Key]:
+    def keys_of_topics(self, topics: Mapping[str, bytes]) -> list[Key]:
         """Those of topics that were deleted, and not of later ones with the same name."""
+        return self._keys(lambda key, value: belongs(key.partition, value, topics))
+
+    def keys_of_no_topic(self, topics: Mapping[str, bytes]) -> list[Key]:
+        """Those of topics that are not among these, as far as an offset says which it is of."""
+        return self._keys(lambda key, value: not belongs(key.partition, value, topics))
+
+    def _keys(self, meant: Callable[[Key, CommittedOffset], bool]) -> list[Key]:
         found = [
-            Key(group, partition)
+            key
             for group, partitions in self.committed.items()
             for partition, placed in partitions.items()
-            if belongs(partition, placed.value, topics)
+            if meant(key := Key(group, partition), placed.value)
         ]
         for put_aside in self.pending.values():
-            found += [
-                key
-                for key, placed in put_aside.items()
-                if belongs(key.partition, placed.value, topics)
-            ]
+            found += [key for key, placed in put_aside.items() if meant(key, placed.value)]
         return list(dict.fromkeys(found))
 
     def apply(self, entry: OffsetRecord | Marker, place: int) -> list[Key]:
@@ -128,7 +132,7 @@ class OffsetTable:
         assert waiting == {key: set(producers) for key, producers in self._open.items()}
 
 
-def belongs(partition: TopicPartition, value: CommittedOffset, topics: dict[str, bytes]) -> bool:
+def belongs(partition: TopicPartition, value: CommittedOffset, topics: Mapping[str, bytes]) -> bool:
     """Is it an offset of one of these topics, or may it be?"""
     topic_id = topics.get(partition.topic)
     return topic_id is not None and value.topic_id in (NO_TOPIC_ID, topic_id)

@@ -59,6 +59,7 @@ from sexton.machines.offset_messages import (
     Tick,
     Token,
     TopicsDeleted,
+    TopicsExist,
     Unload,
     WakeAt,
     WriteMarker,
@@ -123,6 +124,8 @@ class Offsets:
                 return self._group_changed(event)
             case TopicsDeleted(topics):
                 return self._topics_deleted(dict(topics))
+            case TopicsExist(topics):
+                return self._doom(self.table.keys_of_no_topic(topics))
             case LoadStarted():
                 unloaded = self._unload()
                 self.loading = True
@@ -247,7 +250,9 @@ class Offsets:
             for key, record in write.records
             if record.value is not None and belongs(key.partition, record.value, topics)
         ]
-        keys = list(dict.fromkeys([*self.table.keys_of_topics(topics), *in_flight]))
+        return self._doom(list(dict.fromkeys([*self.table.keys_of_topics(topics), *in_flight])))
+
+    def _doom(self, keys: list[Key]) -> list[Effect]:
         self._doomed |= dict.fromkeys(keys, self._last_token)
         return self._bury(keys, None, None)
 

@@ -54,6 +54,10 @@ class Coordinators:
         """The replica, if this broker leads it."""
         return self._replicas.led(partition)[0]
 
+    def terms(self, topic: str) -> dict[TopicPartition, int]:
+        """Of the partitions of `topic` that are loaded here, or being loaded."""
+        return {p: term for p, term in self._terms.items() if p.topic == topic}
+
     def reconcile(self) -> None:
         """Compares what is led with what is loaded."""
         for topic, (_loaded, unloaded) in self._callbacks.items():

@@ -45,6 +45,7 @@ ADDS_FROM = 5  # the version of TxnOffsetCommit with which a producer speaks TV2
 
 Then = Callable[[machine.AnyAnswer], None]
 Errors = dict[TopicPartition, KafkaError]
+Gone = list[tuple[str, bytes]]  # topics and their ids
 
 _NO_PARTITION = KafkaError.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -59,6 +60,7 @@ class GroupOffsets:
         self._verification = Verification(verify)
         self.machines: dict[TopicPartition, Offsets] = {}
         self._topics: dict[str, str] = {}  # that there were, with their ids
+        self._missed: dict[tuple[TopicPartition, int], Gone] = {}  # in a term, while it is loaded
         coordinators.keep(CONSUMER_OFFSETS, self._load, self._unload)
         groups.listen(self._tell)
 
@@ -74,6 +76,9 @@ class GroupOffsets:
         if gone:
             for partition in list(self.machines):
                 self._tell(partition, machine.TopicsDeleted(tuple(gone)))
+            for partition, term in self._coordinators.terms(CONSUMER_OFFSETS).items():
+                if partition not in self.machines:
+                    self._missed.setdefault((partition, term), []).extend(gone)
 
     def _forget_empty_groups(self) -> None:
         for partition, offsets in list(self.machines.items()):
@@ -89,6 +94,21 @@ class GroupOffsets:
         entries, records = _stored(replica)
         self._tell(replica.partition, machine.Load(entries))
         self._groups.load(replica.partition, records, sorted(offsets.groups()))
+        self._forget_topics(replica)
+
+    def _forget_topics(self, replica: Replica) -> None:
+        """That were deleted while nobody kept these offsets.
+
+        A topic that there is by the name of one that was deleted may have come since; then only
+        what was heard in this term tells that offsets without a topic's id are not its own.
+        """
+        partition, image = replica.partition, self._site.image
+        ids = {name: bytes.fromhex(topic.topic_id) for name, topic in image.topics.items()}
+        self._tell(partition, machine.TopicsExist(ids))
+        missed = self._missed.pop((partition, replica.leader_epoch), [])
+        self._missed = {key: gone for key, gone in self._missed.items() if key[0] != partition}
+        if missed:
+            self._tell(partition, machine.TopicsDeleted(tuple(missed)))
 
     def _unload(self, partition: TopicPartition) -> None:
         self._groups.unload(partition)

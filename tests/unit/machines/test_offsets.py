@@ -37,6 +37,7 @@ from sexton.machines.offset_messages import (
     PartitionErrors,
     Tick,
     TopicsDeleted,
+    TopicsExist,
     Unload,
     WakeAt,
     WriteMarker,
@@ -122,6 +123,10 @@ class Story:
     def do_delete_topic(self, case: Case) -> None:
         topic_id = case.option("topic-id", "\0").encode().ljust(16, b"\0")
         self._tell(TopicsDeleted(((case.words[0], topic_id),)))
+
+    def do_topics(self, case: Case) -> None:
+        """Those there are: `orders=A`."""
+        self._tell(TopicsExist({n: i.encode().ljust(16, b"\0") for n, i in case.options.items()}))
 
     def do_group(self, case: Case) -> None:
         """`subscribed=all` stands for a group that may subscribe to anything."""
