@@ -239,6 +239,7 @@ class LocalCluster:
                 config = replace(config, cluster_id=uuid_text(uuid.uuid4().bytes))
             seed = self._random.getrandbits(62)
             node = ControllerNode(disk, config, now_ms, clock_ms, seed)
+            _warn(CONTROLLER, [each for each in node.findings if each.code == "stray-log"])
             self.cluster_id = node.machine.image.cluster.cluster_id
             self.on_loaded(node.machine.image)
             node.written = lambda records: self.on_decision(records)

@@ -27,6 +27,7 @@ from sexton.log.disk import Disk, put, replace
 from sexton.log.names import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
+    LOG,
     LOG_STARTS,
     METADATA,
     RECOVERY_POINTS,
@@ -84,6 +85,8 @@ class DataDirectory:
         if partition in self.logs:
             raise ConfigError(str(partition), "exists already")
         name = str(partition)
+        if self._holds_records(name):
+            self._keep_unknown(partition, topic_id)
         for left in self.disk.names(name):  # by one that a crash kept from coming to be
             self.disk.remove(f"{name}/{left}")
         self.disk.make_directory(name)
@@ -92,6 +95,33 @@ class DataDirectory:
         log.unsynced.append(f"{name}/{METADATA}")
         self.logs[partition] = log
         return log
+
+    def _holds_records(self, directory: str) -> bool:
+        for left in self.disk.names(directory):
+            if left.endswith(LOG):
+                file = self.disk.open(f"{directory}/{left}")
+                size = file.size
+                file.close()
+                if size:
+                    return True
+        return False
+
+    def _keep_unknown(self, partition: TopicPartition, topic_id: uuid.UUID) -> None:
+        """It does not say whose it is, so nobody opened it; that does not make it worthless.
+
+        A file may be damaged or lost, and Kafka before 2.8 did not write it.
+        """
+        mark = topic_id.int
+        while self.disk.exists(name := stray_name(partition, f"{mark:032x}")):
+            mark = (mark + 1) % (1 << 128)
+        self.disk.rename(str(partition), name)
+        self.disk.sync_directory(".")
+        why = f"{partition} had records, but no {METADATA} that can be read: they were set aside"
+        remedy = (
+            f"`sexton log dump` shows what is in it; to have it back, stop the broker, put it in "
+            f"place of {partition} with the {METADATA} of that, and start it again; else remove it"
+        )
+        self.findings.append(Finding("stray-log", "warning", name, why, {}, remedy))
 
     def _came_to_be(
         self, partition: TopicPartition, recovery_points: dict[TopicPartition, int]
@@ -137,8 +167,7 @@ class DataDirectory:
     def set_aside(self, partition: TopicPartition, mark: str) -> str:
         """Keeps a log's files in a directory that nobody opens, called as Kafka calls it."""
         self.logs.pop(partition).closed = True
-        ending = f"-{partition.partition}.{mark}-stray"
-        name = partition.topic[: LONGEST_NAME - len(ending)] + ending
+        name = stray_name(partition, mark)
         self.disk.rename(str(partition), name)
         self.checkpoint()
         self.disk.sync_directory(".")
@@ -184,6 +213,11 @@ class DataDirectory:
 
     def _store(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         replace(self.disk, name, pack_offsets(offsets))
+
+
+def stray_name(partition: TopicPartition, mark: str) -> str:
+    ending = f"-{partition.partition}.{mark}-stray"
+    return partition.topic[: LONGEST_NAME - len(ending)] + ending
 
 
 def _partition(disk: Disk, name: str) -> TopicPartition | None:

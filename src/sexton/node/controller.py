@@ -44,6 +44,7 @@ class ControllerNode:
         log = self._directory.logs.get(METADATA)
         if log is None:
             log = self._directory.create(METADATA, uuid.UUID(int=1), _CONFIG, now_ms)
+        self.findings = self._directory.findings
         self._log: PartitionLog = log
         self._log.advance_high_watermark(self._log.end_offset)
         self._cleaning = MetadataCleaning(self._log, self.outside, seed)

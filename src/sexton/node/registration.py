@@ -46,6 +46,7 @@ class Registration:
         self.joined: Callable[[], None] = lambda: None  # called while it is not fenced
         self._owner = owner.load(site.directory.disk)
         self.strays: Callable[[list[Finding]], None] = lambda _findings: None  # were set aside
+        replicas.strays = lambda findings: self.strays(findings)
 
     def register(self) -> None:
         request = RegisterBroker(

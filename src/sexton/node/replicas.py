@@ -7,7 +7,9 @@ the watch over followers that fall behind.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from sexton.base.errors import Refused
 from sexton.base.findings import Finding
@@ -30,6 +32,7 @@ class Replicas:
         self._fetched_from: dict[TopicPartition, int] = {}
         self._states: dict[TopicPartition, compaction.Follower] = {}
         self.tell: Tell = lambda _replica, _message: None  # how minima are announced
+        self.strays: Callable[[list[Finding]], None] = lambda _findings: None  # were set aside
         for partition, log in site.directory.logs.items():
             disk = site.directory.disk
             state = compaction_file.load(disk, partition, site.node, log.end_offset)
@@ -128,6 +131,12 @@ class Replicas:
         remedy = "remove the directory once you know that nobody needs it"
         return Finding("stray-log", "warning", f"{site.config.log_dir}/{name}", why, {}, remedy)
 
+    def _tell_strays(self, findings: list[Finding]) -> None:
+        """What was in the way of a new log."""
+        log_dir = self._site.config.log_dir
+        if findings:
+            self.strays([replace(each, where=f"{log_dir}/{each.where}") for each in findings])
+
     def reconfigure(self, topic: str) -> None:
         """A topic's options have changed."""
         for number in self._site.image.partitions_of(topic):
@@ -142,7 +151,9 @@ class Replicas:
         log = site.directory.logs.get(partition)
         if log is None:
             topic_id = uuid.UUID(topic.topic_id) if topic else uuid.UUID(int=0)
+            told = len(site.directory.findings)
             log = site.directory.create(partition, topic_id, config, site.now_ms)
+            self._tell_strays(site.directory.findings[told:])
             # A new log belongs to the assignment that made it.
             state = compaction.Follower(site.node, assignment=record.members[site.node])
             compaction_file.begin(site.directory.disk, partition, state.assignment)

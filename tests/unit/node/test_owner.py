@@ -161,3 +161,17 @@ def test_what_kafka_writes_is_understood(text: str, found: Owner | None) -> None
     disk = MemoryDisk()
     disk.open(META).append(text.encode())
     assert owner.load(disk) == found
+
+
+def test_records_whose_topic_nobody_can_read_any_more_are_set_aside(cluster: SmallCluster) -> None:
+    content, disk = write(cluster), disk_of(cluster)
+    cluster.kill(1)
+    disk.remove(f"{AT}/partition.metadata")
+    cluster.world.start(1)
+    findings: list[Finding] = []
+    cluster.broker(1).registration.strays = findings.extend
+    cluster.wait(15 * SECOND_MS)
+    (stray,) = strays(disk)
+    assert disk.read(f"{stray}/{0:020}.log") == content
+    assert [(each.code, each.where) for each in findings] == [("stray-log", f"log/{stray}")]
+    assert cluster.broker(1).replicas.get(AT).log.end_offset == 0
