@@ -65,9 +65,10 @@ class Trying:
         self._patience = patience
         self._failures = 0
         self._since_s: float | None = None  # when the first failure in a row came
+        self._unknown_s: float | None = None  # since when each answer calls the topic unknown
 
     def works(self) -> None:
-        self._failures, self._since_s = 0, None
+        self._failures, self._since_s, self._unknown_s = 0, None, None
 
     async def pause(self, error: SextonError) -> None:
         """Waits a little if the error may pass, else raises it."""
@@ -79,16 +80,26 @@ class Trying:
         now_s = asyncio.get_running_loop().time()
         if self._since_s is None:
             self._since_s = now_s
-        most_ms = self._patience.timeout_ms
-        if isinstance(error, Refused) and error.error in _NOT_THERE:
-            most_ms = min(most_ms, self._patience.unknown_topic_ms)
-        if (now_s - self._since_s) * 1000 >= most_ms:
+        if self._is_deleted(error, now_s):
+            raise error
+        if (now_s - self._since_s) * 1000 >= self._patience.timeout_ms:
             raise error
         doubled = self._patience.backoff_ms * 2 ** min(self._failures, 16)
         pause_ms = min(doubled, self._patience.most_backoff_ms)
         self._failures += 1
         # Many readers that lost the same broker need not come back at the same moment.
         await asyncio.sleep(pause_ms * random.uniform(0.8, 1.2) / 1000)
+
+    def _is_deleted(self, error: SextonError, now_s: float) -> bool:
+        """Counted from the first answer that says so: silence before it is no proof."""
+        if not isinstance(error, Refused):
+            return False  # nor is silence between two of them a sign that it is there
+        if error.error not in _NOT_THERE:
+            self._unknown_s = None
+            return False
+        if self._unknown_s is None:
+            self._unknown_s = now_s
+        return (now_s - self._unknown_s) * 1000 >= self._patience.unknown_topic_ms
 
 
 async def until_it_works(ask: Callable[[], Awaitable[T]], patience: Patience = PATIENT) -> T:
