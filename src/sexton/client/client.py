@@ -4,11 +4,15 @@
 gone from the metadata: one that the controller has fenced can still be looked at, if it runs. But
 brokers move, and somebody else may be where one was. So every answer that says where brokers are is
 believed at once, and nobody is dialled twice on the same word: it is asked for anew before.
+
+A machine that is off takes seconds to be given up. Whoever waits for the same address shares what
+came of it, and `ask` turns to addresses that failed lately only when all others have failed, too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Self, TypeVar
@@ -31,6 +35,7 @@ R = TypeVar("R", bound=Response)
 Address = tuple[str, int]
 
 _METADATA_VERSIONS = range(4, 1 << 15)  # before 4 asking for a topic creates it
+LEFT_OUT_S = 10.0
 
 
 class Client:
@@ -41,6 +46,7 @@ class Client:
         self._dialled: set[int] = set()  # at the address that is known
         self._connections: dict[Address, Connection] = {}
         self._locks: dict[Address, asyncio.Lock] = {}  # one attempt at a time for each address
+        self._unreached: dict[Address, tuple[float, PeerError]] = {}  # when each last did, and why
         self._quotas: dict[int, ReadQuota] = {}
         self._turn = 0  # whom to ask first, see `look_elsewhere`
         # By kind and key, the broker that coordinates it; whoever is refused there clears it.
@@ -140,7 +146,7 @@ class Client:
         addresses = list(dict.fromkeys([*open_ones, *self._bootstrap, *known]))
         turn = self._turn % len(addresses)
         failures = []
-        for address in addresses[turn:] + addresses[:turn]:
+        for address in self._failed_last(addresses[turn:] + addresses[:turn]):
             try:
                 return await self._connected(address)
             except PeerError as error:
@@ -151,12 +157,28 @@ class Client:
         """Another broker is `any_broker` from now on: this one's news may be old."""
         self._turn += 1
 
+    def _failed_last(self, addresses: Iterable[Address]) -> list[Address]:
+        """The same, but those that failed lately after all others."""
+        now_s = time.monotonic()
+        failed = {at for at, (when_s, _) in self._unreached.items() if now_s - when_s < LEFT_OUT_S}
+        return sorted(addresses, key=lambda at: at in failed)
+
     async def _connected(self, address: Address) -> Connection:
+        came_s = time.monotonic()
         async with self._locks.setdefault(address, asyncio.Lock()):
             connection = self._connections.get(address)
-            if connection is None or not connection.is_open:
+            if connection is not None and connection.is_open:
+                return connection
+            failed_s, error = self._unreached.get(address, (-1.0, None))
+            if error is not None and failed_s > came_s:  # while we waited for our turn
+                raise type(error)(error.subject, error.why, error.hint)
+            try:
                 connection = await connect(*address, self._config)
-                self._connections[address] = connection
+            except PeerError as failure:
+                self._unreached[address] = time.monotonic(), failure
+                raise
+            self._unreached.pop(address, None)
+            self._connections[address] = connection
             return connection
 
 
