@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,15 +20,23 @@ from sexton.base.partitions import TopicPartition
 from sexton.client.admin import reassign
 from sexton.client.appending import append
 from sexton.client.client import Client
-from sexton.machines.retry_records import Command, TaskName, command_record
+from sexton.machines.retry_pending import Pending
+from sexton.machines.retry_records import Command, TaskName, Watermark, command_record
+from sexton.machines.retry_task import Task
+from sexton.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from sexton.retry import Dead, Drop, Retry
 from sexton.retry.letters import read_letters
 from sexton.retry.topics import Names
 from sexton.spark import Message, Output
 from sexton.spark.retry import pipeline_of
 from sexton.spark.retry_handling import outputs_of
+from sexton.spark.retry_reading import TELL_AGAIN_MS, Owned
 from sexton.spark.retry_tick import Alarm, TickReader, now_ms
-from sexton.spark.sink_protocol import STEPS
+from sexton.spark.sink_protocol import PREFIX, STEPS
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.spark.retry_pipelines import ROWS, SETTINGS, Driver, handle, locks, outputs, pipeline
@@ -100,6 +109,40 @@ async def letters(cluster: EmbeddedCluster, names: Names, name: TaskName) -> lis
 async def tell(cluster: EmbeddedCluster, at: TopicPartition, told: tuple[bytes, bytes]) -> None:
     async with Client(cluster.bootstrap_servers) as client:
         await append(client, at, [told])
+
+
+def test_what_waits_is_tried_though_kafka_has_forgotten_how_far_its_partition_was_read(
+    spark: SparkSession, three: EmbeddedCluster
+) -> None:
+    """As it does a week after the last row of a quiet partition, while others keep the marker."""
+    ours = pipeline(three, "quiet")
+    Driver(spark, ours).run(0, range(12))
+    asyncio.run(forget(three, f"{PREFIX}{ours.name}", "quiet"))
+    last = Driver(spark, ours)
+    last.run(1, ())
+    assert b"quiet-1-0" not in locks(three, ours)
+    last.settle(2)
+    assert trouble(outputs(three, "quiet"), 12) == []
+
+
+async def forget(cluster: EmbeddedCluster, group: str, topic: str) -> None:
+    """The offsets of two partitions; only the group's coordinator does it."""
+    partitions = [OffsetDeleteRequestPartition(number) for number in range(2)]
+    request = OffsetDeleteRequest(group, [OffsetDeleteRequestTopic(topic, partitions)])
+    async with Client(cluster.bootstrap_servers) as client:
+        told = [await (await client.broker(node)).ask(request) for node in cluster.node_ids]
+    (done,) = (each for each in told if each.error_code == 0)
+    assert [each.error_code for each in done.topics[0].partitions] == [0, 0]
+
+
+def test_a_position_that_stays_is_told_again_before_kafka_forgets_it() -> None:
+    owned = Owned(Task(TaskName("orders", 0), SETTINGS, Random(1), 7, 2, Pending()), tail_from=0)
+    seven = Watermark(7, 2)
+    assert not owned.is_told(7, seven, 1_000)
+    owned.told, owned.told_at_ms = (7, seven), 1_000
+    assert owned.is_told(7, seven, 1_000 + TELL_AGAIN_MS - 1)
+    assert not owned.is_told(7, seven, 1_000 + TELL_AGAIN_MS)
+    assert not owned.is_told(8, seven, 1_000)
 
 
 def test_a_query_that_runs_does_not_mind_that_replicas_are_moved(

@@ -119,6 +119,8 @@ class Attempt:
         )
         known = Known(self.loop.run(starting), begun.marker)
         for number, each in known.owned.items():
+            if self.plan.batch.number > 0:  # the first of a checkpoint may begin anywhere
+                each.has_read_all_that_waits()
             stale = each.task.reap()
             if stale is not None:  # it is not among what is pending: memory does not change by it
                 known.reaped[number] = stale
@@ -266,15 +268,17 @@ class Attempt:
         self, known: Known, commits: dict[int, Commit], answers: Sequence[Answer], records: int
     ) -> bool:
         (answer,) = answers
+        now = now_ms()
         if self._is_to_write(answer.marker) and not answer.late_ms:
             self._check(known, answer, records)
-            self._offsets(known, commits, answer)
+            self._offsets(known, commits, answer, now)
         if not commit(self.plan, answers):
             return False
         known.reaped.clear()
         for number, written in commits.items():
             each = known.owned[number]
-            each.told = (written.position, written.watermark)
+            if not each.is_told(written.position, written.watermark, now):
+                each.told, each.told_at_ms = (written.position, written.watermark), now
             each.task.confirmed()
             for report in each.task.take_reports():
                 name = TaskName(self.pipeline.topics.main, number)
@@ -296,10 +300,10 @@ class Attempt:
         if rules.unchanged and began and answer.marker != known.marker:
             raise PeerError(self.plan.group, "another driver has written since this one began")
 
-    def _offsets(self, known: Known, commits: dict[int, Commit], answer: Answer) -> None:
+    def _offsets(self, known: Known, commits: dict[int, Commit], answer: Answer, now: int) -> None:
         """Where each partition stands and below which id nothing waits: the next start reads it."""
         for number, written in commits.items():
-            if known.owned[number].told == (written.position, written.watermark):
+            if known.owned[number].is_told(written.position, written.watermark, now):
                 continue
             at = TopicPartition(self.pipeline.topics.main, number)
             told = Committed(written.position, written.metadata)

@@ -45,6 +45,8 @@ from sexton.machines.retry_task import Task
 from sexton.spark.retry_rules import RETRY_RULES, RetryRules
 from sexton.spark.retry_topics import Topics
 
+TELL_AGAIN_MS = 3_600_000  # far below any offsets.retention.minutes, and one request in an hour
+
 
 @dataclass(slots=True, eq=False)
 class Owned:
@@ -53,6 +55,25 @@ class Owned:
     task: Task
     tail_from: int  # of the retry topic
     told: tuple[int, Watermark] | None = None  # the offset that was committed last
+    told_at_ms: int = 0
+
+    def is_told(self, position: int, watermark: Watermark, now_ms: int) -> bool:
+        """Does the group have it already, and will Kafka keep it until we come again?
+
+        Kafka forgets what nobody has committed for `offsets.retention.minutes`, partition by
+        partition: in one that gets no rows the position is the same for weeks.
+        """
+        is_fresh = now_ms - self.told_at_ms < TELL_AGAIN_MS
+        return is_fresh and self.told == (position, watermark)
+
+    def has_read_all_that_waits(self) -> None:
+        """The position may be gone (a query that stood still for long), but not what it was past.
+
+        For whoever takes up a checkpoint: what waits came with earlier batches, and Spark does not
+        read these again. At a position in front of it, it would wait for new rows to pass it by.
+        """
+        task = self.task
+        task.position, task.ahead = max(task.position, task.ahead + 1), -1
 
 
 @dataclass(frozen=True, slots=True)
