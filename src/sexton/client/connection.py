@@ -41,6 +41,9 @@ _KNOWS_ALL = range(2**15)
 WRONG_PROTOCOL = (
     "does the port speak what security.protocol says? ssl.ca.location names whom to trust"
 )
+# A name may stand for several addresses, and the first be of a machine that is off: it would use up
+# all the time that there is (RFC 8305).
+NEXT_ADDRESS_S = 0.25
 _LOWEST_ANSWER = 0  # the version in which a broker says that it lacks a version of ApiVersions
 
 
@@ -260,8 +263,9 @@ async def connect(host: str, port: int, config: ClientConfig) -> Connection:
     try:
         async with asyncio.timeout(patience_ms / 1000):
             _transport, connection = await loop.create_connection(
-                lambda: Connection(peer, config), host, port, ssl=config.tls
-            )
+                lambda: Connection(peer, config), host, port, ssl=config.tls,
+                happy_eyeballs_delay=NEXT_ADDRESS_S,
+            )  # fmt: skip
     except TimeoutError:
         raise NoAnswer(peer, f"no connection within {patience_ms} ms") from None
     except OSError as error:  # an unknown host, a closed port, a certificate that is not trusted

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
+
+import pytest
 
 from sexton.base.errors import PeerError
 from sexton.client.client import Client
-from sexton.client.connection import ClientConfig
+from sexton.client.connection import ClientConfig, connect
 from sexton.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from tests.wire_broker import wire_broker
 
@@ -69,3 +74,37 @@ def test_a_question_for_anybody_does_not_wait_for_the_same_dead_one_each_time() 
             assert silent.dialled == 1
 
     asyncio.run(run())
+
+
+@contextmanager
+def dead_machine(host: str, port: int) -> Iterator[None]:
+    """An address from which nothing comes back: nobody takes those who wait there, and it is full.
+
+    A listener with room for one; what comes after that is dropped without a word.
+    """
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server((host, port), backlog=0))
+        for _ in range(3):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            with suppress(BlockingIOError):
+                waiting.connect(listener.getsockname())
+        yield
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere 127.0.0.2 is no address of ours")
+def test_the_other_addresses_of_a_name_are_tried_while_the_first_is_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run() -> None:
+        async with wire_broker(lambda _: MetadataResponse(), {3: (4, 12)}) as (host, port):
+
+            async def resolve(*_: Any, **__: Any) -> list[Any]:
+                kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+                return [(*kind, (each, port)) for each in ("127.0.0.2", host)]
+
+            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+            with dead_machine("127.0.0.2", port):
+                (await connect("brokers.example", port, ClientConfig())).close()
+
+    asyncio.run(asyncio.wait_for(run(), 5))
