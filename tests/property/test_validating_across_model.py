@@ -19,8 +19,14 @@ BITS = 1 << 16
 IDS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 2)), max_size=15)  # id, content
 
 
-def rows_of(at: TopicPartition, keys: list[bytes | None], values: list[bytes | None]) -> Rows:
-    made = rows(np.zeros(len(keys), np.int64), Spans.from_list(keys), Spans.from_list(values))
+def rows_of(
+    at: TopicPartition,
+    keys: list[bytes | None],
+    values: list[bytes | None],
+    times: list[int] | None = None,
+) -> Rows:
+    stamps = np.array(times or [0] * len(keys), np.int64)
+    made = rows(stamps, Spans.from_list(keys), Spans.from_list(values))
     columns = decode(encode(made))
     return Rows(columns, np.arange(len(keys), dtype=np.int64), at)
 
@@ -131,24 +137,29 @@ def order_reference(
 
 
 @given(
-    st.lists(st.integers(0, 12), max_size=20),
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9)), max_size=20),
     st.lists(st.integers(0, 14), max_size=20),
     st.integers(1, 3),
+    st.none() | st.integers(0, 10),
 )
 def test_what_no_partition_of_the_output_has_is_lost(
-    source: list[int], output: list[int], partitions: int
+    source: list[tuple[int, int]], output: list[int], partitions: int, settled_ms: int | None
 ) -> None:
+    """Unless it is so young that it may be on its way."""
     at = TopicPartition("s", 0)
-    fold = LossFold(at, Rules(id="value", source="s", complete=True), 7)
+    fold = LossFold(at, Rules(id="value", source="s", complete=True), 7, settled_ms)
     if source:
-        fold.take_source(rows_of(at, [None] * len(source), [b"%d" % each for each in source]))
+        ids: list[bytes | None] = [b"%d" % each for each, _ in source]
+        fold.take_source(rows_of(at, [None] * len(ids), ids, [time_ms for _, time_ms in source]))
     fold.begin_output()
     for number in range(partitions):
         some = output[number::partitions]
         if some:
             there = TopicPartition("t", number)
             fold.take_output(rows_of(there, [None] * len(some), [b"%d" % each for each in some]))
-    lost = [offset for offset, each in enumerate(source) if each not in output]
+    missing = [offset for offset, (each, _) in enumerate(source) if each not in output]
+    lost = [each for each in missing if settled_ms is None or source[each][1] < settled_ms]
     assert [each.offset for each in fold.sightings(1000)] == lost
     assert [each.offset for each in fold.sightings(2)] == lost[:2]
-    assert fold.missing == len(lost) and fold.judged == len(source)
+    assert fold.missing == len(missing) and fold.unsettled == len(missing) - len(lost)
+    assert fold.judged == len(source) - fold.unsettled

@@ -67,6 +67,9 @@ def test_what_was_lost_on_the_way_is_found_in_tasks(
     assert proof.counts == {"lost-record": 1}
     (finding,) = proof.findings
     assert finding.evidence["id"] == "500" and finding.evidence["source"] == bad
+    young = sexton.spark.validate(spark, good, source=bad, settle_ms=3_600_000, **asked)
+    assert (young.counts, young.unsettled) == ({}, 1)
+    assert young.kept and "are not there yet, and were not called lost" in young.page.limits[-1]
     whole = sexton.spark.validate(spark, bad, source=good, **asked)
     assert "lost-record" not in whole.counts
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sexton.audit.validation import Rules
-from sexton.survey.validating import Asked
+from sexton.survey.validating_plan import Asked
 from sexton.survey.validating_stream import Following, LocalSteps, until_caught_up
 
 RULES = Rules(value="json:n", id="json:id")

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from confluent_kafka.admin import AdminClient
 
 from sexton.audit.validation import Rules
-from sexton.survey.validating import Asked, Validation, validate
+from sexton.survey.validating import Validation, validate
+from sexton.survey.validating_plan import Asked
 from sexton.survey.validating_runner import LocalTasks
 from sexton.survey.validating_table import PartitionSideTask, validate_table
 from sexton.survey.validating_tasks import CandidateTask, OrderTask, Task, ValidateTask

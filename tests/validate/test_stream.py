@@ -19,8 +19,8 @@ from sexton.base.errors import ConfigError, PeerError, SextonError
 from sexton.client.client import Client
 from sexton.client.topology import Topology
 from sexton.survey import validating_stream
-from sexton.survey.validating import Asked
 from sexton.survey.validating import validate as validate_once
+from sexton.survey.validating_plan import Asked
 from sexton.survey.validating_runner import LocalTasks
 from sexton.survey.validating_state import COMMITTED
 from sexton.survey.validating_stream import Following, LocalSteps, until_caught_up

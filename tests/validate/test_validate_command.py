@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from sexton.cli.main import main
 from sexton.client.retrying import Patience
-from sexton.survey import validating
+from sexton.survey import validating_plan
 from sexton.testing.embedded import EmbeddedCluster
 from tests.validate.topics import Record, Run, add, filled, found, transactional
 
@@ -273,6 +274,30 @@ def test_what_was_deleted_since_looks_lost_and_the_report_says_so(
     assert f"note: {topic} is compacted: records that are missing may" in said
 
 
+def test_what_is_too_young_is_counted_and_not_called_lost(
+    broker: EmbeddedCluster, validate: Run
+) -> None:
+    """An hour ago 1 and 2 were written, 3 and 4 just now; the output has 1 and 4."""
+    hour_ago = int((time.time() - 3600) * 1000)
+    source = filled(broker, [])
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for number, time_ms in ((1, hour_ago), (2, hour_ago), (3, 0), (4, 0)):
+        producer.produce(source, b'{"id": %d}' % number, b"k", 0, timestamp=time_ms)
+    assert producer.flush(60) == 0
+    topic = filled(broker, [("k", {"id": 1}), ("k", {"id": 4})])
+    asked = ("--id", "json:id", "--source", source, "--complete", "--show-keys")
+    for settle, lost, unsettled in (((), ["2", "3"], 0), (("--settle", "5m"), ["2"], 1)):
+        code, said, _asides = validate(topic, *asked, *settle, "--format", "json")
+        assert code == 1 and [each["evidence"]["id"] for each in found(said)] == lost
+        assert json.loads(said)["summary"]["unsettled"] == unsettled
+    code, said, _asides = validate(topic, *asked, "--settle", "1d")
+    assert code == 0 and f"note: 2 records of {source} since " in said
+    assert "are not there yet, and were not called lost." in said
+    none_of_it = filled(broker, [("k", {"id": 5})])
+    code, _said, asides = validate(none_of_it, *asked, "--settle", "1d")
+    assert code == 3 and "nothing was judged" in asides
+
+
 def test_an_output_with_nothing_in_it_has_lost_everything(
     broker: EmbeddedCluster, validate: Run
 ) -> None:
@@ -351,6 +376,8 @@ def test_a_fraction_is_told_how_it_is_read(broker: EmbeddedCluster, validate: Ru
         (["t", "--id", "key", "--complete"], "--complete: needs --source"),
         (["t:0", "--id", "key", "--source", "s", "--complete"], "one partition alone"),
         (["t", "--id", "key", "--source", "s", "--complete", "--since", "1h"], "with --since"),
+        (["t", "--id", "key", "--source", "s", "--settle", "5m"], "goes with --complete"),
+        (["t", "--id", "key", "--source", "s", "--complete", "--settle", "5"], "a span of time"),
         (["t", "--value", "int", "--follow"], "needs --checkpoint"),
         (["t", "--table", "/nowhere"], "no such table"),
         (["t", "--id", "key", "--table", ".", "--table-value", "v"], "needs --value"),
@@ -418,7 +445,7 @@ def test_a_partition_that_cannot_be_read_is_named_and_a_finding_weighs_more(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Exit code 3: nobody may take it for all of the topic. The control: with both brokers, 0."""
-    monkeypatch.setattr(validating, "_ELECTION", Patience(timeout_ms=500))
+    monkeypatch.setattr(validating_plan, "_ELECTION", Patience(timeout_ms=500))
     with EmbeddedCluster(brokers=2) as cluster:
         cluster.create_topic("halved", [[1], [2]])
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})

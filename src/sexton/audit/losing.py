@@ -9,9 +9,14 @@ out those that it has. What is left was lost on the way:
 An id may be in any partition of the output, so all of it has to be read before one is called lost;
 where a part cannot be read, nobody knows. An id that the source has twice is lost if the output
 does not have it at all, and found if it has it once.
+
+A pipeline takes its time. A record of the source that is younger than it may take and is not there
+is on its way, as far as anybody can tell: it is counted apart, and not called lost.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,16 +33,28 @@ from sexton.base.partitions import TopicPartition
 from sexton.records.tables import Array
 
 
+class _Sought(NamedTuple):
+    """Some rows of the source."""
+
+    ids: Array
+    status: Array
+    offsets: Array
+    settled: Array | None  # bool: old enough to be called lost; None: all are
+
+
 class LossFold:
     """One partition of the source, beside as much of the output as it takes."""
 
-    def __init__(self, partition: TopicPartition, rules: Rules, seed: int) -> None:
+    def __init__(
+        self, partition: TopicPartition, rules: Rules, seed: int, settled_ms: int | None = None
+    ) -> None:
+        """Records of the source from `settled_ms` on, by their timestamps, may be on their way."""
         assert rules.source is not None and rules.id is not None, "ids are what is looked for"
-        self._partition, self._seed = partition, seed
+        self._partition, self._seed, self._settled_ms = partition, seed, settled_ms
         self._skip = rules.skip_unreadable
         self._id = parts(rules.id, "--id")
         self._source_id = parts(rules.source_id or rules.id, "--source-id")
-        self._rows: list[tuple[Array, Array, Array]] = []  # ids, status, offsets
+        self._rows: list[_Sought] = []
         self._count = 0
         self._sketch = empty_sketch(64)
         self._there: StateTable | None = None
@@ -48,7 +65,7 @@ class LossFold:
     def take_source(self, rows: Rows) -> None:
         ids = fingerprints(self._source_id, rows, self._seed)
         self._refuse(ids.status, rows)
-        self._rows.append((ids.values, ids.status, rows.offsets))
+        self._rows.append(_Sought(ids.values, ids.status, rows.offsets, self._settled(rows)))
         self._count += len(rows)
         if self._count > MOST_ROWS:
             why = f"has more than {MOST_ROWS:,} records to look for"
@@ -66,16 +83,24 @@ class LossFold:
             raise UnreadableRecord(f"{self._partition}, offset {rows.offsets[row]}", why, hint)
         self.unreadable += len(unreadable)
 
+    def _settled(self, rows: Rows) -> Array | None:
+        if self._settled_ms is None:
+            return None
+        old: Array = rows.columns.timestamp[rows.rows] < self._settled_ms
+        return old
+
     @property
     def judged(self) -> int:
-        return sum(int(np.count_nonzero(status == FOUND)) for _ids, status, _offsets in self._rows)
+        """Records of the source that there is an answer for."""
+        sought = sum(int(np.count_nonzero(each.status == FOUND)) for each in self._rows)
+        return sought - self.unsettled
 
     # ── the output, one partition after the other ──
 
     def begin_output(self) -> None:
         self._sketch = empty_sketch(sketch_bits(self._count))
-        for ids, status, _offsets in self._rows:
-            mark(self._sketch, Read(ids, status))
+        for each in self._rows:
+            mark(self._sketch, Read(each.ids, each.status))
         self._there = StateTable(kernels.ONCE, MOST_ROWS, may_read_again=False)
 
     def take_output(self, rows: Rows) -> None:
@@ -90,13 +115,28 @@ class LossFold:
 
     @property
     def missing(self) -> int:
-        """Records of the source that the output has not shown so far."""
-        return sum(len(self._missing(*each)) for each in self._rows)
+        """Records of the source that the output has not shown so far, lost or on their way."""
+        return sum(int(np.count_nonzero(self._missing(each))) for each in self._rows)
 
-    def _missing(self, ids: Array, status: Array, offsets: Array) -> Array:
+    @property
+    def unsettled(self) -> int:
+        """Those of them that may be on their way."""
+        if self._settled_ms is None:
+            return 0
+        return self.missing - sum(len(self._lost(each)) for each in self._rows)
+
+    def _missing(self, sought: _Sought) -> Array:
         assert self._there is not None
-        _numbers, known = self._there.look_up(ids, status)
-        lost: Array = offsets[(status == FOUND) & (known != FOUND)]
+        _numbers, known = self._there.look_up(sought.ids, sought.status)
+        missing: Array = (sought.status == FOUND) & (known != FOUND)
+        return missing
+
+    def _lost(self, sought: _Sought) -> Array:
+        """Their offsets."""
+        missing = self._missing(sought)
+        lost: Array = sought.offsets[
+            missing if sought.settled is None else missing & sought.settled
+        ]
         return lost
 
     def sightings(self, most: int) -> list[Sighting]:
@@ -104,7 +144,7 @@ class LossFold:
         at = self._partition
         found: list[Sighting] = []
         for each in self._rows:
-            lost = self._missing(*each)[: most - len(found)].tolist()
+            lost = self._lost(each)[: most - len(found)].tolist()
             found += [
                 Sighting(LOST, at, None, None, "", "", NO_OFFSET, offset, at.partition)
                 for offset in lost

@@ -33,6 +33,7 @@ from sexton.cli.validate_options import (
     MostKeysOption,
     RisingOption,
     SequenceOption,
+    SettleOption,
     SkipOption,
     SourceIdOption,
     SourceOption,
@@ -63,6 +64,10 @@ EXAMPLES = (
         "sexton validate shipped -b kafka:9092 --id json:order_id --source orders --complete",
     ),
     (
+        "The same while the pipeline runs, which takes five minutes at most",
+        "sexton validate shipped -b kafka:9092 --id json:id --source orders --complete --settle 5m",
+    ),
+    (
         "Does a table in the lake still have what was deleted?",
         "sexton validate users -b kafka:9092 --table lake/users --table-key user_id",
     ),
@@ -88,6 +93,7 @@ def command(
     source: SourceOption = None,
     source_id: SourceIdOption = None,
     complete: CompleteOption = False,
+    settle: SettleOption = None,
     compare_isolation: CompareIsolationOption = False,
     table: TableOption = None,
     table_key: TableKeyOption = "key",

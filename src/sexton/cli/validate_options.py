@@ -65,6 +65,14 @@ CompleteOption = Annotated[
     bool,
     typer.Option("--complete", help="With --source: each of its records must be here, by --id."),
 ]
+SettleOption = Annotated[
+    str | None,
+    typer.Option(
+        "--settle",
+        metavar="SPAN",
+        help="With --complete: a record of the source that is younger is not called lost.",
+    ),
+]
 CompareIsolationOption = Annotated[
     bool,
     typer.Option(

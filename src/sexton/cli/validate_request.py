@@ -15,7 +15,7 @@ from sexton.cli.options import BOOTSTRAP_SERVERS, client_settings, must_be_writa
 from sexton.cli.validate_options import IsolationLevel
 
 if TYPE_CHECKING:
-    from sexton.survey.validating import Asked
+    from sexton.survey.validating_plan import Asked
 
 _OF_RULES = (
     "key", "value", "sequence", "id", "content", "source", "source_id", "complete",
@@ -34,6 +34,7 @@ class Request:
     table_value: str | None
     since: str | None
     until: str | None
+    settle: str | None
     follow: bool
     checkpoint: Path | None
     every: str
@@ -77,7 +78,8 @@ class Request:
         check_question(
             rules, OfTheCommand(), table=others["table"], table_value=others["table_value"],
             checkpoint=others["checkpoint"], until=others["until"] is not None,
-            since=others["since"] is not None, partition=number is not None,
+            since=others["since"] is not None, settle=others["settle"] is not None,
+            partition=number is not None,
         )  # fmt: skip
         return cls(
             name,
@@ -99,12 +101,13 @@ class Request:
 
     def asked(self) -> Asked:
         from sexton.audit.checks import MOST_KEYS
-        from sexton.survey.validating import Asked
+        from sexton.survey.validating_plan import Asked
 
         settings = dict(self.settings)
         return Asked(
             settings.pop(BOOTSTRAP_SERVERS), self.topic, self.rules, settings, self.partitions,
             since_ms=None if self.since is None else moment_ms(self.since, "--since"),
             until_ms=None if self.until is None else moment_ms(self.until, "--until"),
+            settle_ms=None if self.settle is None else milliseconds(self.settle, "--settle"),
             most_keys=self.most_keys or MOST_KEYS, max_bytes_per_s=self.max_bytes_per_s,
         )  # fmt: skip

@@ -103,6 +103,7 @@ def page_of(validation: Validation, request: Request) -> ValidationPage:
         table=str(request.table) if request.table else "",
         show_keys=request.show_keys,
         compared=validation.compared,
+        unsettled=validation.unsettled,
     )
 
 
@@ -113,6 +114,7 @@ def _options(request: Request) -> dict[str, str]:
         "engine": request.engine,
         "since": request.since or "",
         "until": request.until or "",
+        "settle": request.settle or "",
     }
     return {name: value for name, value in told.items() if value}
 
@@ -185,6 +187,7 @@ def finish(page: ValidationPage, request: Request, out: Output) -> None:
             started_ms=page.started_ms,
             finished_ms=page.finished_ms,
             acknowledged=page.acknowledged,
+            unsettled=page.unsettled,
             limits=" ".join(page.limits),
         )
     if request.html:

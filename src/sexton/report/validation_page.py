@@ -78,6 +78,7 @@ class ValidationPage:
     acknowledged_of_sequence: int = 0  # of those: numbers of a sequence that went back
     compared: Mapping[str, int] = field(default_factory=dict)  # as in `Validation`
     read_by_us: bool = True  # as in `Validation`
+    unsettled: int = 0  # as in `Validation`
 
     @property
     def of_sequence(self) -> int:

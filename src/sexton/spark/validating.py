@@ -38,8 +38,9 @@ from sexton.report.validation_page import (
 from sexton.spark.validate_frame import FACTS, FramePlan, folder, prepared
 from sexton.spark.validate_runner import SparkSteps, SparkTasks
 from sexton.spark.validate_telling import Telling
-from sexton.survey.validating import Asked, Validation
+from sexton.survey.validating import Validation
 from sexton.survey.validating import validate as validate_topic
+from sexton.survey.validating_plan import Asked
 from sexton.survey.validating_question import OfPython, check_question, local_path
 from sexton.survey.validating_state import Checkpoint, Kept, added
 from sexton.survey.validating_stream import Following, until_caught_up
@@ -75,6 +76,11 @@ class Proof:
         """How many findings there are, by code."""
         return self.validation.counts
 
+    @property
+    def unsettled(self) -> int:
+        """Records of the source that are not there, and too young to be called lost."""
+        return self.validation.unsettled
+
     @cached_property
     def findings(self) -> list[Finding]:
         """The first ones of each partition and code, what does the most harm first."""
@@ -92,7 +98,7 @@ class Proof:
             limits=(*found.limits, *left_out(found.partitions)),
             incomplete=tuple((str(at), why) for at, why in found.unread),
             show_keys=self.show_keys, compared=found.compared,
-            read_by_us=found.read_by_us,
+            read_by_us=found.read_by_us, unsettled=found.unsettled,
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -137,6 +143,7 @@ def validate(
     source: str | None = None,
     source_id: str | None = None,
     complete: bool = False,
+    settle_ms: int | None = None,
     compare_isolation: bool = False,
     table: str | Path | None = None,
     table_key: str = "key",
@@ -161,7 +168,8 @@ def validate(
     micro-batch of a stream was found to have, as one list of `Finding`, after it has been kept; and
     once more after a restart, if the driver was killed while it told. A DataFrame is judged as it
     is: whether aborted records are in it is up to whoever read it. What would be left out is
-    refused.
+    refused. With `complete`, a record of the source that is younger than `settle_ms` and not there
+    yet is counted (`proof.unsettled`) and not called lost.
     """
     from pyspark.sql import DataFrame
 
@@ -175,7 +183,7 @@ def validate(
     if isinstance(what, DataFrame):
         _refuse(
             "goes with the name of a topic, not with a DataFrame", topic=topic, source=source,
-            source_id=source_id, complete=complete or None,
+            source_id=source_id, complete=complete or None, settle_ms=settle_ms,
             compare_isolation=compare_isolation or None, table=table,
             table_value=table_value, since_ms=since_ms, until_ms=until_ms,
             isolation_level=None if rules.committed else isolation_level,  # up to its reader
@@ -197,10 +205,11 @@ def validate(
     check_question(
         rules, OfPython(), table=compared and compared.path, table_value=table_value,
         checkpoint=place, until=until_ms is not None, since=since_ms is not None,
+        settle=settle_ms is not None,
     )  # fmt: skip
     asked = Asked(
         bootstrap_servers, topic, rules, dict(options or {}), since_ms=since_ms,
-        until_ms=until_ms, most_keys=most_keys,
+        until_ms=until_ms, settle_ms=settle_ms, most_keys=most_keys,
     )  # fmt: skip
     found = _of_topic(what, asked, place, compared)
     found = replace(found, limits=(*found.limits, *_of_times(since_ms, until_ms)))

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Container, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from sexton.audit.across import Candidates, Overlap, repeated, sketch_bits
-from sexton.audit.checks import MOST_KEYS, MOST_SIGHTINGS
+from sexton.audit.checks import MOST_SIGHTINGS
 from sexton.audit.validation import (
     COMPLETE,
     LOST,
@@ -35,25 +35,13 @@ from sexton.audit.validation import (
 )
 from sexton.base.errors import (
     ConfigError,
-    PeerError,
-    Refused,
-    SextonError,
-    no_such_partition,
-    no_such_topic,
 )
-from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
-from sexton.client.client import Client
-from sexton.client.configs import topic_configs
-from sexton.client.listing import EARLIEST, LATEST, NOT_FOUND, list_offsets
-from sexton.client.replica import Isolation
-from sexton.client.retrying import Patience, until_it_works
-from sexton.client.topology import Topology
 from sexton.records.tables import Array
-from sexton.survey.places import settings_of
-from sexton.survey.plan import CLEANUP_POLICY
+from sexton.report.quantities import moment
 from sexton.survey.survey import finish
 from sexton.survey.validating_evidence import with_evidence
+from sexton.survey.validating_plan import Asked, cautions, planned
 from sexton.survey.validating_tasks import (
     CandidateTask,
     Failed,
@@ -70,29 +58,6 @@ from sexton.survey.validating_tasks import (
     ValidateTask,
     Where,
 )
-
-_ELECTION = Patience(timeout_ms=15_000)  # longer than a broker's session: by then one is elected
-AT_ONCE = Patience(timeout_ms=0)  # whoever has mistyped an address wants to hear of it
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is to be validated, and how gently."""
-
-    bootstrap_servers: str
-    topic: str
-    rules: Rules
-    settings: Mapping[str, str] = field(default_factory=dict)
-    partitions: tuple[int, ...] = ()  # empty: all
-    since_ms: int | None = None
-    until_ms: int | None = None
-    most_keys: int = MOST_KEYS
-    max_bytes_per_s: int | None = None  # from each broker
-
-    def where(self, readers: int = 1) -> Where:
-        limit = self.max_bytes_per_s
-        share = None if limit is None else max(1.0, limit / max(1, readers))
-        return Where(self.bootstrap_servers, settings_of(self.settings), share)
 
 
 class TaskRunner(Protocol):
@@ -174,6 +139,7 @@ class Validation:
     # By what the topic was compared with (SOURCE, TABLE): how many records and rows could be.
     compared: Mapping[str, int] = field(default_factory=dict)
     read_by_us: bool = True  # False: rows of a DataFrame, of an isolation level that nobody knows
+    unsettled: int = 0  # records of the source that are too young to be called lost
 
 
 def validate(asked: Asked, runner: TaskRunner, watcher: Watcher | None = None) -> Validation:
@@ -191,6 +157,7 @@ class _Run:
         self._starts: Starts = {}
         self._limits: list[str] = []
         self._compared: dict[str, int] = {}
+        self._unsettled = 0
 
     def run(self) -> Validation:
         asked = self._asked
@@ -207,7 +174,9 @@ class _Run:
         if asked.rules.source is not None:
             self._order(stretches, plan.source)
         if asked.rules.complete:
-            self._losses(stretches, plan.source)
+            settle_ms = asked.settle_ms
+            settled_ms = None if settle_ms is None else started_ms - settle_ms
+            self._losses(stretches, plan.source, settled_ms)
         self._limits += lost_beginnings(self._starts)
         self._sightings.sort(key=lambda each: (each.partition, each.offset, each.code))
         looked_at = finish(with_evidence(asked.where(), asked.rules, self._sightings))
@@ -215,7 +184,7 @@ class _Run:
             asked.topic, plan.cluster_id, asked.rules,
             tuple(sorted(self._facts, key=lambda each: each.partition)),
             tuple(looked_at), self._counts, tuple(sorted(self._unread.items())),
-            tuple(self._limits), started_ms, _now_ms(), self._compared,
+            tuple(self._limits), started_ms, _now_ms(), self._compared, unsettled=self._unsettled,
         )  # fmt: skip
 
     # ── rounds ──
@@ -282,13 +251,15 @@ class _Run:
                 " twice: their order was not judged."
             )
 
-    def _losses(self, stretches: Sequence[Stretch], source: tuple[Stretch, ...]) -> None:
+    def _losses(
+        self, stretches: Sequence[Stretch], source: tuple[Stretch, ...], settled_ms: int | None
+    ) -> None:
         asked = self._asked
         if any(at.topic == asked.topic for at in self._unread):
             return  # what seems to be lost may be there, and the report says that nobody knows
         output = tuple(left_of(stretches, self._starts))
         tasks = [
-            LossTask(self._where(source), each, asked.rules, self._seed, output)
+            LossTask(self._where(source), each, asked.rules, self._seed, output, settled_ms)
             for each in left_of(source, self._starts)
         ]
         unreadable = judged = 0
@@ -298,7 +269,13 @@ class _Run:
                 self._count({LOST: result.count})
                 unreadable += result.unreadable
                 judged += result.judged
+                self._unsettled += result.unsettled
         self._compared[COMPLETE] = judged
+        if self._unsettled and settled_ms is not None:
+            self._limits.append(
+                f"{self._unsettled:,} records of {asked.rules.source} since {moment(settled_ms)}"
+                " are not there yet, and were not called lost."
+            )
         if unreadable:
             self._limits.append(
                 f"{unreadable:,} records of {asked.rules.source} have no id, and were not looked"
@@ -328,151 +305,6 @@ def _words(sketch: bytes) -> Array:
     import numpy as np
 
     return np.frombuffer(sketch, np.uint64)
-
-
-# ── which offsets ──
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """What there is to read."""
-
-    cluster_id: str | None
-    stretches: tuple[Stretch, ...]
-    source: tuple[Stretch, ...]
-    unread: Mapping[TopicPartition, str]  # what cannot be read, and why
-
-
-async def planned(
-    asked: Asked,
-    given_up: Container[TopicPartition] = (),
-    begun: Container[TopicPartition] = (),
-    patience: Patience = AT_ONCE,
-) -> Planned:
-    """`given_up` had no leader before: if they have none still, nobody waits for an election.
-
-    For those that were `begun`, `since_ms` says nothing any more. A cluster that nobody reaches is
-    waited for with `patience`.
-    """
-    rules = asked.rules
-    unread: dict[TopicPartition, str] = {}
-    async with asked.where().client() as client:
-        names = [asked.topic, *([rules.source] if rules.source else [])]
-        topology = await _topology(client, names, patience)
-        source: tuple[Stretch, ...] = ()
-        if rules.complete:  # first: what is written meanwhile must not be in the source alone
-            source = await _source(client, topology, asked, unread)
-        stretches = await _stretches(client, topology, asked, unread, given_up, begun)
-        if rules.source and not rules.complete:
-            source = await _source(client, topology, asked, unread)
-        return Planned(topology.cluster_id, stretches, source, unread)
-
-
-async def _source(
-    client: Client, topology: Topology, asked: Asked, unread: dict[TopicPartition, str]
-) -> tuple[Stretch, ...]:
-    """All of the topic that this one is made from."""
-    assert asked.rules.source is not None
-    whole = replace(
-        asked, topic=asked.rules.source, partitions=(), since_ms=None, until_ms=None,
-        rules=replace(asked.rules, compare_isolation=False),
-    )  # fmt: skip
-    return await _stretches(client, topology, whole, unread)
-
-
-async def _topology(client: Client, names: Sequence[str], patience: Patience) -> Topology:
-    unknown: list[str] = []
-
-    async def look() -> Topology:
-        try:
-            found = await client.topology(names)
-            unknown[:] = [name for name in names if name not in found.topics]
-            if unknown:
-                raise Refused(KafkaError.UNKNOWN_TOPIC_OR_PARTITION, unknown[0])
-            return found
-        except (PeerError, Refused):
-            client.look_elsewhere()
-            raise
-
-    try:
-        return await until_it_works(look, patience)
-    except Refused as error:
-        if error.error is KafkaError.UNKNOWN_TOPIC_OR_PARTITION:
-            raise no_such_topic(*unknown) from None
-        raise
-
-
-async def cautions(asked: Asked) -> list[str]:
-    """What one has to know to read the findings rightly, as sentences."""
-    rules = asked.rules
-    if rules.sequence is None and not rules.complete:
-        return []
-    try:
-        async with asked.where().client() as client:
-            told = await topic_configs(client, [asked.topic], (CLEANUP_POLICY,))
-    except SextonError:
-        return []  # not everybody may ask
-    if "compact" not in (told[asked.topic].get(CLEANUP_POLICY) or ""):
-        return []
-    what = "records" if rules.complete else "numbers"
-    return [f"{asked.topic} is compacted: {what} that are missing may simply have been superseded."]
-
-
-async def _stretches(
-    client: Client,
-    topology: Topology,
-    asked: Asked,
-    unread: dict[TopicPartition, str],
-    given_up: Container[TopicPartition] = (),
-    begun: Container[TopicPartition] = (),
-) -> tuple[Stretch, ...]:
-    topic = topology.topic(asked.topic)
-    missing = [number for number in asked.partitions if number not in topic.partitions]
-    if missing:
-        raise no_such_partition(asked.topic, missing[0], len(topic.partitions))
-    chosen = [
-        TopicPartition(asked.topic, number)
-        for number in sorted(topic.partitions)
-        if not asked.partitions or number in asked.partitions
-    ]
-    hoped_for = [at for at in chosen if at not in given_up or topology.place(at).leader >= 0]
-    starts = await _starts(client, hoped_for)
-    unread.update((at, "nobody leads it") for at in chosen if at not in starts)
-    chosen = list(starts)
-    every = dict.fromkeys(chosen, LATEST)
-    rules = asked.rules
-    committed = rules.committed or rules.compare_isolation
-    isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
-    ends = await list_offsets(client, every, isolation)
-    tails = dict.fromkeys(chosen, 0)
-    if rules.compare_isolation:
-        tails = await list_offsets(client, every)
-    if asked.since_ms is not None:
-        wanted = {at: asked.since_ms for at in chosen if at not in begun}
-        at_time = await list_offsets(client, wanted)
-        for at, offset in at_time.items():
-            starts[at] = max(starts[at], ends[at] if offset == NOT_FOUND else offset)
-    if asked.until_ms is not None:
-        at_time = await list_offsets(client, dict.fromkeys(chosen, asked.until_ms))
-        for at, offset in at_time.items():
-            if offset != NOT_FOUND:
-                ends[at], tails[at] = min(ends[at], offset), min(tails[at], offset)
-    return tuple(
-        Stretch(at, starts[at], max(starts[at], ends[at]), topic.topic_id, tails[at])
-        for at in chosen
-    )
-
-
-async def _starts(client: Client, chosen: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where each begins; without those that have had no leader for a while."""
-    wanted = dict.fromkeys(chosen, EARLIEST)
-    try:
-        return await list_offsets(client, wanted, patience=_ELECTION)
-    except (PeerError, Refused):
-        topics = sorted({at.topic for at in chosen})
-        topology = await until_it_works(lambda: client.topology(topics), _ELECTION)
-        led = {at: time for at, time in wanted.items() if topology.place(at).leader >= 0}
-        return await list_offsets(client, led)
 
 
 def _now_ms() -> int:

@@ -56,11 +56,15 @@ def check_question(
     checkpoint: Path | None,
     until: bool,
     since: bool = False,
+    settle: bool = False,
     partition: bool = False,
 ) -> None:
     """ConfigError if it cannot be answered, or only in part."""
     _check_rules(rules, words, table)
     _check_table(rules, words, table, table_value)
+    if settle and not rules.complete:
+        why = f"says how long a record may take to be here, and goes with {words.name('complete')}"
+        raise ConfigError(words.name("settle"), why, "ask for both, or for neither")
     if rules.complete:
         _check_complete(rules, words, since=since, until=until, partition=partition)
     if checkpoint is not None:

@@ -24,8 +24,9 @@ from sexton.base.partitions import TopicPartition
 from sexton.client.retrying import PATIENT
 from sexton.survey.runner import side_by_side
 from sexton.survey.survey import finish
-from sexton.survey.validating import AT_ONCE, Asked, Validation, cautions, planned
+from sexton.survey.validating import Validation
 from sexton.survey.validating_evidence import with_evidence
+from sexton.survey.validating_plan import AT_ONCE, Asked, cautions, planned
 from sexton.survey.validating_state import (
     LEAST_REWRITE,
     MOST_FILES,

@@ -46,7 +46,6 @@ from sexton.records.tables import Array
 from sexton.survey.survey import finish
 from sexton.survey.table_files import TableColumns, rows_of, table_files
 from sexton.survey.validating import (
-    Asked,
     Nobody,
     TaskRunner,
     Validation,
@@ -56,8 +55,9 @@ from sexton.survey.validating import (
     results_of,
     validate,
 )
-from sexton.survey.validating import planned as plan_of
 from sexton.survey.validating_evidence import with_evidence
+from sexton.survey.validating_plan import Asked
+from sexton.survey.validating_plan import planned as plan_of
 from sexton.survey.validating_tasks import (
     Failed,
     Misread,

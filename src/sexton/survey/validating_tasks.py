@@ -144,6 +144,7 @@ class LossTask:
     rules: Rules
     seed: int
     output: tuple[Stretch, ...]
+    settled_ms: int | None = None  # records of the source from then on may be on their way
 
     @property
     def size(self) -> int:
@@ -183,7 +184,8 @@ class Missed:
     sightings: tuple[Sighting, ...]
     count: int
     unreadable: int  # records of the source without an id
-    judged: int  # records of the source that were looked for
+    judged: int  # records of the source that there is an answer for
+    unsettled: int = 0  # and those that are not there, but may be on their way
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +322,7 @@ async def _losses(client: Client, task: LossTask, starts: Starts) -> Missed:
     committed = task.rules.committed
 
     async def source(stretch: Stretch) -> LossFold:
-        loss = LossFold(stretch.partition, task.rules, task.seed)
+        loss = LossFold(stretch.partition, task.rules, task.seed, task.settled_ms)
         await read_rows(client, stretch, committed, loss.take_source)
         return loss
 
@@ -330,8 +332,9 @@ async def _losses(client: Client, task: LossTask, starts: Starts) -> Missed:
     missing = await _look_through(
         client, task, task.output, starts, loss.take_output, lambda: loss.missing
     )
-    sightings = loss.sightings(MOST_SIGHTINGS)
-    return Missed(tuple(sightings), missing, loss.unreadable, loss.judged)
+    sightings, unsettled = loss.sightings(MOST_SIGHTINGS), loss.unsettled
+    lost = missing - unsettled
+    return Missed(tuple(sightings), lost, loss.unreadable, loss.judged, unsettled)
 
 
 async def _look_through(

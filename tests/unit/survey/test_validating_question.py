@@ -38,6 +38,7 @@ def refusal(rules: Rules, words: Words, **given: Any) -> ConfigError:
         (Rules(id="key", complete=True), {}, "complete", "whose records have to be there"),
         (Rules(id="key", source="s", complete=True), {"until": True}, "complete", "whole topic"),
         (Rules(id="key", source="s", complete=True), {"since": True}, "complete", "whole topic"),
+        (Rules(id="key", source="s"), {"settle": True}, "settle", "how long a record may take"),
         (Rules(), {"table": HERE, "table_value": "n"}, "table_value", "needs"),
         (Rules(value="int"), {"table_value": "n"}, "table_value", "is a column of no table"),
         (
