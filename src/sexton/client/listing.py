@@ -3,6 +3,9 @@
 ListOffsets goes to the leader of each partition, one request for each broker. Partitions whose
 leader has moved, or that have none for the moment, are asked for again with fresh metadata; the
 others' answers are kept. Either every partition has an answer in the end, or an error names one.
+
+Each question names the leader's epoch. A broker that led before, and has not heard that it leads
+again, would answer with the end that it knew then: what was written meanwhile would be missing.
 """
 
 from __future__ import annotations
@@ -60,25 +63,28 @@ async def list_offsets(
 
 async def _by_leader(
     client: Client, wanted: Mapping[TopicPartition, int]
-) -> dict[int, dict[TopicPartition, int]]:
+) -> dict[int, dict[TopicPartition, ListOffsetsPartition]]:
     topology = await client.topology(dict.fromkeys(at.topic for at in wanted))
-    by_leader: dict[int, dict[TopicPartition, int]] = {}
+    by_leader: dict[int, dict[TopicPartition, ListOffsetsPartition]] = {}
     for at, time in wanted.items():
-        leader = topology.place(at).leader
-        if leader < 0:
+        place = topology.place(at)
+        if place.leader < 0:
             raise Refused(KafkaError.LEADER_NOT_AVAILABLE, f"nobody leads {at}")
-        by_leader.setdefault(leader, {})[at] = time
+        asked = ListOffsetsPartition(at.partition, place.leader_epoch, time)
+        by_leader.setdefault(place.leader, {})[at] = asked
     return by_leader
 
 
 async def _ask(
-    client: Client, node: int, wanted: Mapping[TopicPartition, int], isolation: Isolation
+    client: Client,
+    node: int,
+    wanted: Mapping[TopicPartition, ListOffsetsPartition],
+    isolation: Isolation,
 ) -> tuple[dict[TopicPartition, int], Trouble | None]:
     """One broker's answers, and the first thing that went wrong with it, if any did."""
     topics: dict[str, ListOffsetsTopic] = {}
-    for at, time in wanted.items():
-        topic = topics.setdefault(at.topic, ListOffsetsTopic(at.topic, []))
-        topic.partitions.append(ListOffsetsPartition(at.partition, timestamp=time))
+    for at, asked in wanted.items():
+        topics.setdefault(at.topic, ListOffsetsTopic(at.topic, [])).partitions.append(asked)
     request = ListOffsetsRequest(
         replica_id=-1, isolation_level=isolation, topics=list(topics.values())
     )
