@@ -8,7 +8,9 @@ and whoever reads committed records would wait for one for ever. A producer that
     first batch ──▶ ask ──▶ verified ──▶ append
                      └── a marker comes in between: what was verified is over
 
-What comes while the coordinator is being asked waits for the same word, and is told in its turn.
+What comes while the coordinator is being asked the same question waits for its answer, and is told
+in its turn. Another epoch is another question: a zombie must not be let in on the word that its
+successor got, nor its successor be sent away on the zombie's.
 """
 
 from __future__ import annotations
@@ -46,17 +48,17 @@ class _Asked:
 class Verification:
     def __init__(self, verify: Verify) -> None:
         self._verify = verify
-        self._asked: dict[tuple[TopicPartition, int], _Asked] = {}  # by partition and producer
+        self._asked: dict[tuple[TopicPartition, Question], _Asked] = {}
 
     def ended(self, partition: TopicPartition, producer_id: int) -> None:
         """A marker is being written: what the coordinator is being asked about is over."""
-        asked = self._asked.get((partition, producer_id))
-        if asked is not None:
-            asked.ended_meanwhile = True
+        for (at, question), asked in self._asked.items():
+            if at == partition and question.producer_id == producer_id:
+                asked.ended_meanwhile = True
 
     def ask(self, replica: Replica, question: Question, then: Verified) -> None:
         """Goes on at once if the transaction is known to be open here, else asks first."""
-        key = (replica.partition, question.producer_id)
+        key = (replica.partition, question)
         if key in self._asked:
             self._asked[key].waiting.append(then)
             return
