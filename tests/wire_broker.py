@@ -28,10 +28,12 @@ Offers = dict[int, tuple[int, int]]  # by API key, the lowest and highest versio
 async def wire_broker(answer: Answer, offers: Offers) -> AsyncIterator[tuple[str, int]]:
     """Where it listens; `answer` is asked for everything but ApiVersions."""
     keys = [ApiVersion(18, 0, 4), *(ApiVersion(key, *some) for key, some in offers.items())]
-    talking: dict[asyncio.StreamWriter, None] = {}
+    talking: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        talking[writer] = None
+        task = asyncio.current_task()
+        assert task is not None
+        talking[task] = writer
         try:
             while True:
                 (size,) = struct.unpack(">i", await reader.readexactly(4))
@@ -52,5 +54,6 @@ async def wire_broker(answer: Answer, offers: Offers) -> AsyncIterator[tuple[str
         yield host, port
     finally:
         server.close()
-        for writer in talking:
+        for writer in talking.values():
             writer.transport.abort()
+        await asyncio.gather(*talking)

@@ -146,7 +146,7 @@ async def init_producer_id(
         )
         return Transaction(transactional_id, answer.producer_id, answer.producer_epoch, spoken)
 
-    return await until_ready(ask, patience)
+    return await _until_ready(client, ask, patience)
 
 
 async def add_partitions(
@@ -213,7 +213,7 @@ async def stable_offset(
             return None
         return Committed(result.committed_offset, result.metadata or "")
 
-    return await until_ready(ask, patience)
+    return await _until_ready(client, ask, patience)
 
 
 async def commit_offset(
@@ -285,13 +285,19 @@ async def end_transaction(
 async def _until_ready(
     client: Client, ask: Callable[[], Awaitable[T]], patience: Patience = PROMPT
 ) -> T:
-    """Of a coordinator that was found before: after any error it is looked up again."""
+    """Of a coordinator: after any error it is looked up again.
+
+    Elsewhere, unless it has only not finished yet: a broker that is cut off from the others names
+    who coordinated before, itself perhaps, for as long as it is asked.
+    """
 
     async def once() -> T:
         try:
             return await ask()
-        except (PeerError, Refused):
+        except (PeerError, Refused) as error:
             client.coordinators.clear()
+            if not isinstance(error, Refused) or error.error not in NOT_YET:
+                client.look_elsewhere()
             raise
 
     return await until_ready(once, patience)

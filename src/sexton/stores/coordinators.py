@@ -63,7 +63,9 @@ class Coordinator:
         return await until_ready(once, patience)
 
     def forget(self) -> None:
+        """Whoever named it may have old news: somebody else is asked next."""
         self._node = None
+        self._client.look_elsewhere()
 
     async def _find(self) -> int:
         request = FindCoordinatorRequest(key_type=self._kind, coordinator_keys=[self._key])

@@ -50,6 +50,9 @@ class Coordinator:
     async def broker(self, _node: int) -> Coordinator:
         return self
 
+    def look_elsewhere(self) -> None:
+        """There is nobody else."""
+
     async def ask(self, request: Any, _versions: Any) -> Any:
         if isinstance(request, AddPartitionsToTxnRequest):
             return AddPartitionsToTxnResponse(
