@@ -77,9 +77,14 @@ async def described(
 async def alter(client: Client, place: Place, changes: Changes) -> None:
     """All of them, or none."""
     request = IncrementalAlterConfigsRequest([_resource(place, changes)])
-    for each in (await _ask(client, place, request)).responses:
-        if each.error_code:
-            raise refused(each.error_code, each.error_message or f"options of {_called(place)}")
+    answer = await _ask(client, place, request)
+    try:
+        result = answer.responses[0]
+    except IndexError:
+        why = f"is answered without {_called(place)}"
+        raise PeerError("IncrementalAlterConfigs", why) from None
+    if result.error_code:
+        raise refused(result.error_code, result.error_message or f"options of {_called(place)}")
 
 
 async def _ask(client: Client, place: Place, request: Request[R], node: int | None = None) -> R:
@@ -113,7 +118,8 @@ async def describe_topics(
 ) -> DescribedOptions:
     """These options of these topics; one that may not be seen does not hide the others."""
     asked = list(topics)
-    all_found = DescribedOptions({}, {})
+    left_out = PeerError("DescribeConfigs", "is answered without this topic")
+    all_found = DescribedOptions({}, dict.fromkeys(asked, left_out))
     for at in range(0, len(asked), AT_ONCE):
         resources = [
             DescribeConfigsResource(TOPIC, topic, list(names)) for topic in asked[at : at + AT_ONCE]
@@ -123,6 +129,7 @@ async def describe_topics(
                 why = result.error_message or error_name(result.error_code)
                 all_found.failed[result.resource_name] = refused(result.error_code, why)
             else:
+                all_found.failed.pop(result.resource_name, None)
                 all_found.found[result.resource_name] = _values(result, _OF_TOPIC)
     return all_found
 

@@ -2,7 +2,8 @@
 
 Each broker coordinates some of them, so all are asked. One that does not answer may know what we
 look for, and so may one that is still to take over a part of the coordinators' log: then nothing is
-said of absence (`complete` is False).
+said of absence (`complete` is False). Nor if a part was taken over while we went round: its new
+coordinator may have been asked before, and its old one after.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ async def transactions(client: Client, producer_ids: Iterable[int]) -> Transacti
     """Those of these producers, as far as a coordinator remembers them."""
     wanted = sorted(set(producer_ids))
     found: dict[int, Transaction] = {}
-    complete = await _are_all_led(client)
+    complete, parts = True, await _parts(client)
     for node in sorted((await client.topology([])).brokers):
         ask = partial(_of_broker, client, node, wanted)
         try:
@@ -66,16 +67,19 @@ async def transactions(client: Client, producer_ids: Iterable[int]) -> Transacti
                 found[each.producer_id] = each
         except (PeerError, Refused):
             complete = False
+    are_led = all(leader >= 0 for leader, _epoch in parts.values())
+    complete = complete and are_led and await _parts(client) == parts
     return Transactions(found, complete)
 
 
-async def _are_all_led(client: Client) -> bool:
-    """Does somebody answer for every part of the coordinators' log? Not everybody may know."""
+async def _parts(client: Client) -> dict[int, tuple[int, int]]:
+    """Who leads each part of the coordinators' log, and since when; not everybody may know."""
     try:
         state = (await client.topology([STATE_TOPIC])).topics.get(STATE_TOPIC)
     except Refused:
-        return True
-    return state is None or all(place.leader >= 0 for place in state.partitions.values())
+        return {}
+    places = {} if state is None else state.partitions
+    return {part: (place.leader, place.leader_epoch) for part, place in places.items()}
 
 
 async def _of_broker(client: Client, node: int, producer_ids: list[int]) -> list[Transaction]:
@@ -87,6 +91,10 @@ async def _of_broker(client: Client, node: int, producer_ids: list[int]) -> list
     if not names:
         return []
     answer = await connection.ask(DescribeTransactionsRequest(names))
+    missing = set(names) - {each.transactional_id for each in answer.transaction_states}
+    if missing:
+        why = f"DescribeTransactions is answered without {min(missing)}"
+        raise PeerError(connection.peer, why)
     found = []
     for each in answer.transaction_states:
         if each.error_code == KafkaError.TRANSACTIONAL_ID_NOT_FOUND:

@@ -10,7 +10,7 @@ import pytest
 
 from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
-from sexton.client import config_changes, transaction_lists
+from sexton.client import config_changes, transaction_lists, transactions
 from sexton.client.client import Client
 from sexton.client.reading import PartitionReader
 from sexton.client.replica import Chunk, Replica
@@ -18,6 +18,7 @@ from sexton.client.retrying import Patience
 from sexton.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+    DescribeConfigsResult,
 )
 from sexton.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -28,6 +29,15 @@ from sexton.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from sexton.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from sexton.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from sexton.protocol.messages.list_transactions import TransactionState as ListedState
 from sexton.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -98,3 +108,28 @@ def test_no_options() -> None:
     client = cast("Client", Broker((DescribeConfigsRequest, DescribeConfigsResponse())))
     found = told(config_changes.described(client, (config_changes.TOPIC, "t"), ["retention.ms"]))
     assert found == "DescribeConfigs: is answered without the topic t"
+
+
+def test_no_word_about_changed_options() -> None:
+    answer = IncrementalAlterConfigsResponse()
+    client = cast("Client", Broker((IncrementalAlterConfigsRequest, answer)))
+    changes = [("retention.ms", "1000")]
+    found = told(config_changes.alter(client, (config_changes.TOPIC, "t"), changes))
+    assert found == "IncrementalAlterConfigs: is answered without the topic t"
+
+
+def test_no_options_of_one_topic_among_others() -> None:
+    answer = DescribeConfigsResponse(results=[DescribeConfigsResult(resource_name="t")])
+    client = cast("Client", Broker((DescribeConfigsRequest, answer)))
+    found = asyncio.run(config_changes.describe_topics(client, ["t", "u"], ["retention.ms"]))
+    assert (list(found.found), list(found.failed)) == (["t"], ["u"])
+
+
+def test_no_word_about_a_listed_transaction() -> None:
+    listed = ListTransactionsResponse(transaction_states=[ListedState("x", 7, "Ongoing")])
+    broker = Broker(
+        (ListTransactionsRequest, listed),
+        (DescribeTransactionsRequest, DescribeTransactionsResponse()),
+    )
+    found = told(transactions._of_broker(cast("Client", broker), 1, [7]))
+    assert found == "broker 1: DescribeTransactions is answered without x"
