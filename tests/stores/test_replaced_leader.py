@@ -24,6 +24,7 @@ from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.machines import stores as machine
 from sexton.machines.stores_events import Effect
+from sexton.machines.stores_phases import CatchingUp, Running
 from sexton.protocol.messages.fetch import PartitionData
 from sexton.records.columns import Spans
 from sexton.records.encoder import encode, rows
@@ -92,9 +93,9 @@ def test_without_that_rule_it_counts_from_110_to_105(
     """The control: nobody looks where the first record lands."""
     right = machine.Task._arrive
 
-    def arrive(task: machine.Task, phase: machine.CatchingUp) -> list[Effect]:
+    def arrive(task: machine.Task, phase: CatchingUp) -> list[Effect]:
         effects = right(task, phase)
-        if isinstance(task.phase, machine.Running):
+        if isinstance(task.phase, Running):
             task.phase = replace(task.phase, lands_at=None)
         return effects
 

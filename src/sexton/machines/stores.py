@@ -76,57 +76,16 @@ from sexton.machines.stores_events import (
     Unsure,
     Wipe,
 )
-
-# ── what it is busy with ──
-
-
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """Nothing to do, or it waits for the group's next word."""
-
-
-@dataclass(frozen=True, slots=True)
-class Following:
-    """A standby."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fencing:
-    """A promotion's first step."""
-
-    since_ms: int | None = None  # the first time that nobody gave a new epoch
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """For the group's offset; then, once that is told, for the bounds of the changelog."""
-
-    told: bool = False
-    offset: int | None = None
-    since_ms: int | None = None  # the first time that nobody answered
-    moved_ms: int | None = None  # of a restore that is interrupted to ask once more
-
-
-@dataclass(frozen=True, slots=True)
-class CatchingUp:
-    offset: int | None  # the group's
-    end: int
-    moved_ms: int  # when it last came nearer
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    next_input: int | None  # in the overlay
-    lands_at: int | None = None  # where its first changelog record must land; None: one has
-    committing: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    why: str
-
-
-Phase = Idle | Following | Fencing | Asking | CatchingUp | Running | Stopped
+from sexton.machines.stores_phases import (
+    Asking,
+    CatchingUp,
+    Fencing,
+    Following,
+    Idle,
+    Phase,
+    Running,
+    Stopped,
+)
 
 
 @dataclass(slots=True)
@@ -268,7 +227,7 @@ class Task:
         if self.store.position >= end:
             return [*wiped, *self._arrive(self.phase)]
         if event.asked_ms - moved_ms > self.config.restore_timeout_ms:
-            return self._stop(self._stands_still(self.phase))
+            return self._stop(self._too_long(self.phase))
         return [*wiped, Replay(self.store.position, end)]
 
     def _judge(self, event: BoundsTold) -> list[Effect]:
@@ -359,7 +318,7 @@ class Task:
         if moved:
             self.phase = replace(phase, moved_ms=event.asked_ms)
         elif event.asked_ms - phase.moved_ms > self.config.restore_timeout_ms:
-            return self._stop(self._stands_still(phase))
+            return self._stop(self._too_long(phase))
         return [*applied, Replay(event.position, phase.end)]
 
     def _apply(self, store: Checkpoint) -> Apply:
@@ -384,30 +343,26 @@ class Task:
         phase, patience_ms = self.phase, self.config.restore_timeout_ms
         match phase:
             case CatchingUp(moved_ms=since_ms) if now_ms - since_ms > patience_ms:
-                return self._stop(self._stands_still(phase))
+                return self._stop(self._too_long(phase))
             case Fencing(since_ms=None) | Asking(since_ms=None):
                 self.phase = replace(phase, since_ms=now_ms)
             case Fencing(int(since_ms)) | Asking(since_ms=int(since_ms)):
                 if now_ms - since_ms > patience_ms:
-                    return self._stop(self._unanswered(phase))
+                    return self._stop(self._too_long(phase))
         return []
 
-    def _unanswered(self, phase: Fencing | Asking) -> str:
-        tried = f"though asked for {self.config.restore_timeout_ms / 1000:g} s"
-        if isinstance(phase, Fencing):
-            return f"no new producer epoch was given, {tried}: the last owner may still write"
-        if not phase.told:
-            return f"the group's offset was not told, {tried}"
-        if self.least_end:
-            return f"no leader of the changelog has what this task wrote below {self.least_end}"
-        return f"nobody said where the changelog ends, {tried}"
-
-    def _stands_still(self, phase: CatchingUp) -> str:
-        at = self.store.position if self.store is not None else 0
-        return (
-            f"the changelog could not be read to {phase.end}: it stands at {at} and has not moved"
-            f" for {self.config.restore_timeout_ms // 1000} s"
-        )
+    def _too_long(self, phase: Fencing | Asking | CatchingUp) -> str:
+        patience_ms = self.config.restore_timeout_ms
+        match phase:
+            case Fencing():
+                return phase.unanswered(patience_ms)
+            case Asking():
+                return phase.unanswered(patience_ms, self.least_end)
+            case CatchingUp():
+                at = self.store.position if self.store is not None else 0
+                return phase.stands_still(at, patience_ms)
+            case _:
+                assert_never(phase)
 
     def _stop(self, why: str) -> list[Effect]:
         self.phase = Stopped(why)

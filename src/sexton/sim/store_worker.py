@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
-from sexton.machines.stores import Running, Task
+from sexton.machines.stores import Task
 from sexton.machines.stores_events import (
     Apply,
     BoundsTold,
@@ -50,6 +50,7 @@ from sexton.machines.stores_events import (
     Unsure,
     Wipe,
 )
+from sexton.machines.stores_phases import Running
 from sexton.node.coordinators import CONSUMER_OFFSETS
 from sexton.records.few import KeyAndValue
 from sexton.sim import store_calls as calls

@@ -42,7 +42,6 @@ from sexton.machines.stores_events import (
     InitProducer,
     OffsetTold,
     PositionGone,
-    Processed,
     Read,
     Replay,
     Role,
@@ -58,20 +57,19 @@ from sexton.stores.calling import Calling
 from sexton.stores.changelog import Changelog
 from sexton.stores.committing import Committing
 from sexton.stores.disks import DamagedStore
-from sexton.stores.fetching import Reader, now_ms
+from sexton.stores.fetching import now_ms
 from sexton.stores.following import Following
 from sexton.stores.local import Local
 from sexton.stores.numbers import Progress
+from sexton.stores.processing import Processing
 from sexton.stores.producing import FOR_GOOD, PATIENCE, TaskProducer, for_good
 from sexton.stores.repeats import Repeats
-from sexton.stores.rows import Rows
 from sexton.stores.surroundings import Surroundings
 from sexton.stores.task import Task
 from sexton.stores.view import View
 from sexton.stores.warmth import Warmth
 
 _RETRY_S = 0.2
-_QUIET_S = 0.5  # between two looks at the clock while there is no input
 
 _GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError.UNKNOWN_TOPIC_OR_PARTITION)
 _INPUT_HINT = "reset the group's offsets and take a new application id, if they may be skipped"
@@ -98,6 +96,9 @@ class Worker:
         )
         self._local = Local(id_, task, around)
         self.calling = Calling(self._local, around)
+        self._processing = Processing(
+            self._input_at, self.machine, self._local, self.calling, around
+        )
         self._following = Following(changelog, self._changelog_at, around)
         self._producer = TaskProducer(
             around.client,
@@ -114,9 +115,7 @@ class Worker:
         self._wanted: Effect | None = None  # what `_doing` does, to be done again
         self._works = False  # all that it has read is on the disk, and its work has begun
         self._settling: asyncio.Future[None] | None = None
-        self._processed_to = -1
         self._promoting_s = 0.0
-        self._input_lag = -1
         self.on_disk: tuple[int, int | None] = (0, None)  # changelog and input positions
         self.stopped: str | None = None
         self._troubles = Repeats()
@@ -160,7 +159,7 @@ class Worker:
             self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)
         await self._stop_doing()
-        self._around.fetcher.forget(self._input_at)
+        self._processing.drop()
         await self._following.drop()
         await self._around.thread(self._local.close)
 
@@ -194,7 +193,7 @@ class Worker:
 
     @property
     def lag(self) -> int:
-        return self._input_lag if self.machine.is_running else self._following.lag
+        return self._processing.lag if self.machine.is_running else self._following.lag
 
     @property
     def restore(self) -> Progress | None:
@@ -308,7 +307,7 @@ class Worker:
                 about = {"task": str(self), "why": str(error)}
                 log.warning("%s: waiting for Kafka: %s", self, error, extra=about)
             await self._following.drop()
-            self._around.fetcher.forget(self._input_at)
+            self._processing.drop()
             await asyncio.sleep(_RETRY_S)
             if isinstance(effect, Replay) and code is KafkaError.OFFSET_OUT_OF_RANGE:
                 return PositionGone()
@@ -348,7 +347,7 @@ class Worker:
     async def _discard(self) -> None:
         self._local.drop()
         await self._following.drop()
-        self._around.fetcher.forget(self._input_at)
+        self._processing.drop()
         if self.machine.role is not Role.ACTIVE:
             await self._producer.abort()
 
@@ -391,55 +390,11 @@ class Worker:
     async def _run(self, effect: Run) -> Event:
         if effect.promoted and self._promoting_s:
             self._promoted()
-        if self._settling is not None and not self._dirty:
+        if self._settling is not None and not self._processing.is_dirty:
             self._settled()
             await asyncio.Event().wait()  # until the group says what comes next
-        reader = await self._reader()
-        due_s = self._committing.last_s + self._around.config.commit_interval_ms / 1000
-        quiet_s = time.monotonic() + _QUIET_S
-        while self._settling is None:
-            until_s = due_s if self._dirty else quiet_s
-            rows = await reader.take(max(until_s - time.monotonic(), 0.001))
-            if rows is not None:  # they may be none: then the leader says that it has no more
-                await self._process(rows)
-            now_s = time.monotonic()
-            if self._dirty and (now_s >= due_s or self._local.is_large):
-                break
-            if not self._dirty and now_s >= quiet_s:
-                break
+        await self._processing.until_due(self._committing.last_s, lambda: self._settling is None)
         return CommitDue(now_ms())
-
-    async def _reader(self) -> Reader:
-        phase = self.machine.phase
-        assert isinstance(phase, machine.Running)
-        next_input = phase.next_input
-        if next_input is None:
-            bounds = await changelogs.bounds(self._around.client, self._input_at)
-            next_input = bounds.log_start
-        reader = self._around.fetcher.reader(self._input_at)
-        if reader is None or self._processed_to != next_input:
-            self._processed_to = next_input
-            reader = self._around.fetcher.read(self._input_at, next_input)
-        return reader
-
-    @property
-    def _dirty(self) -> bool:
-        phase = self.machine.phase
-        running = isinstance(phase, machine.Running)
-        return running and phase.next_input != self.machine.input_position  # type: ignore[union-attr]
-
-    async def _process(self, rows: Rows) -> None:
-        # Rows say which offsets they cover, those included that were compacted away or are markers:
-        # a stretch that begins elsewhere would be somebody else's, or one twice.
-        assert rows.start == self._processed_to, (rows.start, self._processed_to)
-        self._input_lag = max(0, rows.high_watermark - rows.next_offset)
-        if len(rows):
-            local = self._local
-            await self.calling.process(rows, local.store, local.outputs)
-            self._around.numbers.processed += len(rows)
-        if rows.next_offset > rows.start:
-            self._processed_to = rows.next_offset
-            self.machine.handle(Processed(rows.next_offset))
 
     def _promoted(self) -> None:
         took_s = time.monotonic() - self._promoting_s

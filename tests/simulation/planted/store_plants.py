@@ -12,6 +12,7 @@ from typing import Any
 from sexton.machines import stores as machine
 from sexton.machines.stores_events import Effect
 from sexton.machines.stores_events import Run as RunEffect
+from sexton.machines.stores_phases import CatchingUp, Running
 from sexton.node.config import BrokerConfig
 from sexton.sim.conversations import Talk
 from sexton.sim.options import MINUTE_MS, Options
@@ -51,8 +52,8 @@ def resumed_from_the_group(patch: Patch) -> None:
     """With such a broker, a task goes on from the group's offset, not from its changelog's."""
     acknowledged_before_applied(patch)
 
-    def arrive(task: machine.Task, phase: machine.CatchingUp) -> list[Effect]:
-        task.phase = machine.Running(phase.offset)
+    def arrive(task: machine.Task, phase: CatchingUp) -> list[Effect]:
+        task.phase = Running(phase.offset)
         return [RunEffect(phase.offset, promoted=True)]
 
     patch(machine.Task, "_arrive", arrive)
@@ -91,9 +92,9 @@ def overlay_before_commit(patch: Patch) -> None:
 def landed_anywhere(patch: Patch) -> None:
     """An owner's first record may land anywhere, and the group's offset be ahead of its store."""
 
-    def arrive(task: machine.Task, phase: machine.CatchingUp) -> list[Effect]:
+    def arrive(task: machine.Task, phase: CatchingUp) -> list[Effect]:
         effects: list[Effect] = right(task, replace(phase, offset=task.input_position))
-        if isinstance(task.phase, machine.Running):
+        if isinstance(task.phase, Running):
             task.phase = replace(task.phase, lands_at=None)
         return effects
 
