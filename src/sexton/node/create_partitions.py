@@ -1,6 +1,11 @@
 """CreatePartitions: a topic grows.
 
 Versions 0 to 3. Gap: there are no quotas on how fast partitions are created (KIP-599).
+
+Topics of coordinators do not grow. A group, or a transactional id, belongs to one of their
+partitions by its hash and their number: with another number it would be looked for where nobody
+knows of its offsets, or of the producers that it has fenced. Apache Kafka takes the request, and
+its coordinators fail or go by the old number until they are restarted.
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ from collections.abc import Sequence
 from sexton.base.kafka_errors import KafkaError
 from sexton.machines import controller_events as controller
 from sexton.node.administration import Administration, outcome
+from sexton.node.coordinators import CONSUMER_OFFSETS, TRANSACTION_STATE
 from sexton.node.outside import Caller
 from sexton.node.site import Site
 from sexton.protocol.messages.create_partitions import (
@@ -18,6 +24,14 @@ from sexton.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+
+_FIXED = {
+    name: f"coordinators go by the number of partitions of {name}: set {option} before it is made"
+    for name, option in (
+        (CONSUMER_OFFSETS, "offsets.topic.num.partitions"),
+        (TRANSACTION_STATE, "transaction.state.log.num.partitions"),
+    )
+}
 
 
 class CreatePartitions:
@@ -30,7 +44,11 @@ class CreatePartitions:
         twice = dict.fromkeys(name for name in names if names.count(name) > 1)
         error, why = KafkaError.INVALID_REQUEST, "a topic is named once"
         results = [CreatePartitionsTopicResult(name, error, why) for name in twice]
-        wanted = [topic for topic in request.topics if topic.name not in twice]
+        exist = [name for name in _FIXED if name in self._site.image.topics]
+        fixed = [name for name in names if name in exist and name not in twice]
+        error = KafkaError.INVALID_PARTITIONS
+        results += [CreatePartitionsTopicResult(name, error, _FIXED[name]) for name in fixed]
+        wanted = [topic for topic in request.topics if topic.name not in (*twice, *fixed)]
 
         def told(answers: Sequence[controller.AnswerBody]) -> None:
             for topic, answer in zip(wanted, answers, strict=True):

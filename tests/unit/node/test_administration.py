@@ -327,6 +327,25 @@ def test_a_topic_grows(cluster: SmallCluster) -> None:
     assert cluster.ask(request, 0).results[0].error_code == KafkaError.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_topic_that_coordinators_go_by_does_not_grow(cluster: SmallCluster) -> None:
+    """Who coordinates a group would be another broker then, which knows nothing of its offsets."""
+
+    def grow() -> list[KafkaError]:
+        names = "__consumer_offsets", "__transaction_state", "t"
+        topics = [CreatePartitionsTopic(name, 60, None) for name in names]
+        results = cluster.ask(CreatePartitionsRequest(topics, 5_000), 3).results
+        by_name = {result.name: KafkaError(result.error_code) for result in results}
+        return [by_name[name] for name in names]
+
+    create(cluster, "t", [1])
+    assert grow() == [KafkaError.UNKNOWN_TOPIC_OR_PARTITION] * 2 + [KafkaError.NONE]
+    for kind in (0, 1):
+        cluster.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=["g"]), 4)
+    cluster.wait(2_000)
+    assert grow() == [KafkaError.INVALID_PARTITIONS] * 3
+    assert len(cluster.image.partitions_of("__consumer_offsets")) == 2
+
+
 def test_replicas_are_spread_over_racks(cluster: SmallCluster) -> None:
     """Brokers 1 and 3 are in one rack, 2 in the other: no partition of two is in one rack."""
     request = CreateTopicsRequest([CreatableTopic("t", 12, 2)])
