@@ -13,6 +13,7 @@ recompresses, throttles, preallocates or delays. Tiered storage is not there: it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields
 
 from sexton.base.errors import ConfigError, Refused
@@ -270,23 +271,32 @@ def check_topic_options(options: Mapping[str, str]) -> None:
 
 
 def dynamic_options(image: Image, node: int, topic: str | None) -> dict[str, str]:
-    """What was set while brokers were running, in a topic's words."""
+    """What was set while brokers were running, in a topic's words; its own come last."""
     chosen: dict[str, str] = {}
     for name in ("", str(node)):
         for synonym, value in image.options_of("broker", name).items():
             if synonym in BY_SYNONYM:
                 chosen[BY_SYNONYM[synonym].name] = value
-    if topic is not None:
-        chosen.update(image.options_of("topic", topic))
-    return chosen
+    own = {} if topic is None else image.options_of("topic", topic)
+    return {name: value for name, value in chosen.items() if name not in own} | own
 
 
 def log_config(static: LogConfig, options: Mapping[str, str]) -> LogConfig:
-    """How a log behaves under these; an option that is wrong all the same is passed over."""
+    """How a log behaves under these; one that cannot be beside the others is passed over.
+
+    A topic's options are judged without the broker's, which may contradict them: a
+    `min.compaction.lag.ms` above the broker's maximum. That must not undo its `cleanup.policy`, for
+    then retention would delete what is only to be compacted. The topic's own count first.
+    """
+    wanted = _of_log(options)
     try:
-        return static.with_options(_of_log(options))
+        return static.with_options(wanted)
     except ConfigError:
-        return static  # the controller let a bad value in: behave, and say so there
+        config = static
+        for name, value in reversed(wanted.items()):
+            with suppress(ConfigError):
+                config = config.with_options({name: value})
+        return config
 
 
 def static_value(option: TopicOption, static: LogConfig, min_insync_replicas: int) -> str:
