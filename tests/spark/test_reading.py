@@ -9,12 +9,13 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as AdminPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sexton.base.errors import PeerError, SextonError
@@ -22,7 +23,7 @@ from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.topology import Topology
 from sexton.spark.loss import DataLoss
-from sexton.spark.options import SourceOptions, parse
+from sexton.spark.options import SourceOptions, Topics, parse
 from sexton.spark.planning import partitions_of, plan_ranges, with_client
 from sexton.spark.ranges import OffsetRange, split, with_shares
 from sexton.spark.reading import read_range
@@ -213,6 +214,33 @@ def test_a_partition_that_was_read_before_is_asked_for_again(three: EmbeddedClus
             return (await partitions_of(client, options, [late]))[1]
 
     assert late in asyncio.run(look())
+
+
+def test_a_partition_that_was_made_a_moment_ago_is_asked_for_again(three: EmbeddedCluster) -> None:
+    three.create_topic("grown", [[1, 2]])
+    options = options_for(three, "grown")
+    second = TopicPartition("grown", 1)
+    options = replace(options, topics=Topics(assigned=(second,)))
+
+    class Watched(Client):
+        async def topology(self, topics: Iterable[str] | None = None) -> Topology:
+            found = await super().topology(topics)
+            if len(found.topics["grown"].partitions) == 1:
+                await asyncio.to_thread(grow, three, "grown", 2)
+            return found
+
+    async def look() -> list[TopicPartition]:
+        async with Watched(options.bootstrap_servers) as client:
+            return (await partitions_of(client, options))[1]
+
+    assert asyncio.run(look()) == [second]
+
+
+def grow(cluster: EmbeddedCluster, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    for done in admin.create_partitions([NewPartitions(topic, partitions)]).values():
+        done.result(20)
+    cluster.wait_until(lambda: cluster.partition(topic, partitions - 1) is not None)
 
 
 def test_nobody_at_the_bootstrap_servers_is_told_when_the_time_is_over() -> None:

@@ -16,7 +16,7 @@ from sexton.base.partitions import TopicPartition
 from sexton.spark.loss import DataLoss
 from sexton.spark.options import parse
 from sexton.spark.ranges import OffsetRange
-from sexton.spark.streaming import Offsets, SextonStreamReader, following
+from sexton.spark.streaming import Offsets, SextonStreamReader, _at_most, following
 from sexton.testing.embedded import EmbeddedCluster
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -69,6 +69,27 @@ def test_a_stream_goes_on_where_it_stopped(
         run()
 
 
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        ({"id": (b"1" * 16).hex()}, "replanned was deleted and made again"),
+        ({"1": 4}, "replanned-1 is gone"),
+    ],
+)
+def test_a_planned_batch_of_what_is_gone_since_is_a_loss_that_may_be_accepted(
+    three: EmbeddedCluster, known: dict[str, object], why: str
+) -> None:
+    """Spark comes with it again at each start, until it is read."""
+    if three.partition("replanned") is None:
+        three.create_topic("replanned", [[1, 2, 3]])
+    where = {"kafka.bootstrap.servers": three.bootstrap_servers, "subscribe": "replanned"}
+    planned = {"replanned": known}, {"replanned": {**known, "0": 0}}
+    with pytest.raises(DataLoss, match=why):
+        SextonStreamReader(parse(where, streaming=True)).partitions(*planned)
+    accepts = parse({**where, "failOnDataLoss": "false"}, streaming=True)
+    assert SextonStreamReader(accepts).partitions(*planned) == []
+
+
 # ── where the next batch ends ──
 
 
@@ -77,6 +98,14 @@ def test_a_limit_is_shared_in_proportion() -> None:
     now = Offsets({A: 90, B: 20}, IDS)
     assert following(begun, {A: 0, B: 0}, now, None, True).next == {A: 90, B: 20}
     assert following(begun, {A: 0, B: 0}, now, 10, True).next == {A: 9, B: 11}
+
+
+def test_what_was_read_before_is_no_loss_if_the_target_does_not_know_it() -> None:
+    """With Trigger.AvailableNow; what is new to both is left for the next run."""
+    begun, now = Offsets({A: 5}, IDS), Offsets({A: 9, B: 3}, IDS)
+    for target, end in (({}, 5), ({A: 4}, 5), ({A: 7}, 7), ({A: 20}, 9)):
+        wanted = _at_most(now, Offsets(target, IDS), begun)
+        assert following(begun, {A: 0, B: 0}, wanted, None, True).next == {A: end}
 
 
 def test_a_new_partition_is_read_from_its_beginning() -> None:

@@ -88,7 +88,7 @@ async def partitions_of(
     assert topics is not None, "without a path there are topics"
     named = list(topics.names) or list(dict.fromkeys(at.topic for at in topics.assigned))
     asked = None if topics.pattern is not None else named
-    expected = [at for at in read_before if topics.takes(at)]
+    expected = [*topics.assigned, *(at for at in read_before if topics.takes(at))]
 
     def has_all(found: Topology) -> bool:
         return all(_is_there(found, name) for name in named) and all(

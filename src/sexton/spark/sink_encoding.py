@@ -31,6 +31,8 @@ from sexton.spark.background import BackgroundLoop
 from sexton.spark.sink_protocol import Blob
 from sexton.spark.sink_topics import TopicLimits, topic_limits
 
+NO_PARTITION = -1  # in place of null
+
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
@@ -190,5 +192,9 @@ def _timestamps(column: Any, now_ms: int) -> Array:
 
 
 def _partitions(column: Any) -> Array:
-    found = column.cast(pa.int32()).fill_null(-1).to_numpy(zero_copy_only=False)
+    column = column.cast(pa.int32())
+    if (column.drop_null().to_numpy(zero_copy_only=False) == NO_PARTITION).any():
+        hint = "they are numbered from 0; null lets the key decide"
+        raise ConfigError("partition", f"a row asks for {NO_PARTITION}", hint)
+    found = column.fill_null(NO_PARTITION).to_numpy(zero_copy_only=False)
     return np.ascontiguousarray(found)

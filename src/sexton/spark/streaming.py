@@ -89,7 +89,7 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         earliest, now = asyncio.run(
             with_client(self._options, lambda client: self._now(client, begun.next))
         )
-        target = now if self._target is None else _at_most(now, self._target)
+        target = now if self._target is None else _at_most(now, self._target, begun)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return following(begun, earliest, target, most, self._options.fail_on_data_loss).to_json()
 
@@ -119,20 +119,38 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     async def _ranges(self, client: Client, begun: Offsets, until: Offsets) -> list[OffsetRange]:
-        new = [at for at in until.next if at not in begun.next or _replaced(begun, until, at)]
-        patience = self._options.patience
-        earliest = await list_offsets(client, dict.fromkeys(new, EARLIEST), patience=patience)
-        topology = await topics_by(client, sorted({at.topic for at in until.next}), patience)
-        ids = _ids(topology, until.next) | until.ids
+        options = self._options
+        topics = sorted({at.topic for at in until.next})
+        topology = await topics_by(client, topics, options.patience)
+        there = [at for at in until.next if self._is_there(topology, until, at)]
+        new = [at for at in there if at not in begun.next or _replaced(begun, until, at)]
+        earliest = await list_offsets(
+            client, dict.fromkeys(new, EARLIEST), patience=options.patience
+        )
         ranges = []
-        for at, end in until.next.items():
+        for at in there:
             start = earliest[at] if at in earliest else begun.next[at]
-            if at not in begun.next and start > 0 and self._options.fail_on_data_loss:
+            if at not in begun.next and start > 0 and options.fail_on_data_loss:
                 raise begins_later(at, 0, start)  # since this batch was planned for the first time
-            ranges.append(OffsetRange(at, start, max(start, end), ids[at.topic]))
-        pieces = split(ranges, self._options.least_partitions, self._options.most_records)
-        leaders: Leaders = {(at, None): topology.place(at).leader for at in until.next}
-        return with_shares(pieces, leaders, self._options.max_bytes_per_s)
+            topic_id = topology.topic(at.topic).topic_id
+            ranges.append(OffsetRange(at, start, max(start, until.next[at]), topic_id))
+        pieces = split(ranges, options.least_partitions, options.most_records)
+        leaders: Leaders = {(at, None): topology.place(at).leader for at in there}
+        return with_shares(pieces, leaders, options.max_bytes_per_s)
+
+    def _is_there(self, topology: Topology, until: Offsets, at: TopicPartition) -> bool:
+        """A batch that was planned by an earlier run may be of a topic that is gone since.
+
+        Spark would come with it again at each start. If the loss is accepted, nothing of it is
+        read, and the next batch is planned with what there is.
+        """
+        topic = topology.topics.get(at.topic)
+        is_other = topic is not None and until.ids.get(at.topic, topic.topic_id) != topic.topic_id
+        if topic is not None and at.partition in topic.partitions and not is_other:
+            return True
+        if self._options.fail_on_data_loss:
+            raise _remade(at.topic) if is_other else DataLoss(f"{at} is gone")
+        return False
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read(self._options, partition)
@@ -147,9 +165,18 @@ def _replaced(begun: Offsets, now: Offsets, at: TopicPartition) -> bool:
     return both and begun.ids[at.topic] != now.ids[at.topic]
 
 
-def _at_most(now: Offsets, target: Offsets) -> Offsets:
-    """What is there, without what came after the target was set."""
-    kept = {at: min(end, target.next[at]) for at, end in now.next.items() if at in target.next}
+def _remade(topic: str) -> DataLoss:
+    return DataLoss(f"the topic {topic} was deleted and made again")
+
+
+def _at_most(now: Offsets, target: Offsets, begun: Offsets) -> Offsets:
+    """What is there, without what came after the target was set.
+
+    What was read before stays, though whoever was asked for the target had not heard of it.
+    """
+    most = {at: max(target.next.get(at, 0), begun.next.get(at, 0)) for at in now.next}
+    known = target.next.keys() | begun.next.keys()
+    kept = {at: min(end, most[at]) for at, end in now.next.items() if at in known}
     return Offsets(kept, {at.topic: now.ids[at.topic] for at in kept})
 
 
@@ -180,7 +207,7 @@ def _losses(
         if at not in now.next:
             yield DataLoss(f"{at} is gone; it had been read up to offset {start}")
         elif _replaced(begun, now, at):
-            yield DataLoss(f"the topic {at.topic} was deleted and made again")
+            yield _remade(at.topic)
         elif now.next[at] < start:
             yield DataLoss(f"{at} ends at {now.next[at]}; it had been read up to offset {start}")
         elif earliest[at] > start:

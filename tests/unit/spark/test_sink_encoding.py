@@ -126,6 +126,7 @@ def test_headers_timestamps_and_nulls_are_kept() -> None:
     [
         ("partition", [3], "a row asks for 3; the topic t has 3"),
         ("partition", [-2], "a row asks for -2"),
+        ("partition", [-1], "a row asks for -1"),
         ("timestamp", pa.array([-1_000_000], pa.timestamp("us")), "before 1970"),
         ("headers", [[{"key": None, "value": b""}]], "a header has no key"),
         ("topic", pa.array([None], pa.string()), "a row has none"),
