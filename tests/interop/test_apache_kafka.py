@@ -65,6 +65,7 @@ def test_leadership_goes_where_it_is_told(three: ApacheKafka) -> None:
     for node_id in (3, 2, 1):
         state = three.admin.lead(partition, node_id)
         assert (state.leader, state.replicas[0]) == (node_id, node_id)
+        assert three.admin.leaders(partition) == {node_id}
 
 
 def test_a_partition_moves_to_other_replicas(three: ApacheKafka) -> None:

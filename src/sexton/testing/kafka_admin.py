@@ -12,19 +12,23 @@ alone kafka-python's admin client is used (Kafka's own tool would cost a JVM sta
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from sexton.base.errors import Missing, PeerError
+from sexton.base.errors import Missing, PeerError, Refused
 from sexton.base.partitions import TopicPartition
+from sexton.client.client import Client
+from sexton.client.connection import ClientConfig
 from sexton.testing.cluster import PartitionState
 from sexton.testing.waiting import until
 
 REQUEST_TIMEOUT_S = 5.0
+_QUICK = ClientConfig(socket_connection_setup_timeout_ms=2_000, request_timeout_ms=2_000)
 SETTLE_TIMEOUT_S = 60.0  # a controller's fail-over takes a few seconds, on a busy machine many
 
 
@@ -117,7 +121,13 @@ class KafkaAdmin:
             self.reassign(partition, [node_id, *others])
         if state.leader != node_id:
             self.elect_preferred(partition)
+        # One that has not heard of it yet goes on as the leader, and serves who comes to it.
+        until(lambda: self.leaders(partition) == {node_id}, f"all to follow {node_id}")
         return self.await_partition(partition, lambda state: state.leader == node_id)
+
+    def leaders(self, partition: TopicPartition) -> set[int]:
+        """Whom brokers take for the leader, each that answers."""
+        return asyncio.run(_leaders(self.bootstrap().split(","), partition))
 
     def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Move a partition to these replicas and wait until it is there and all are in sync."""
@@ -215,6 +225,15 @@ class KafkaAdmin:
         error = future.result(REQUEST_TIMEOUT_S * 2)[wanted]
         if error is not None and error.name() != "ELECTION_NOT_NEEDED":
             raise PeerError(f"{kind.lower()} election of {partition}", error.str())
+
+
+async def _leaders(addresses: Sequence[str], partition: TopicPartition) -> set[int]:
+    found = set()
+    for address in addresses:
+        async with Client(address, _QUICK) as client:
+            with suppress(PeerError, Refused):
+                found.add((await client.place(partition)).leader)
+    return found
 
 
 def _kafka_exception() -> type[Exception]:
