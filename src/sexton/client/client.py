@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Self, TypeVar
 
-from sexton.base.errors import ConfigError, PeerError, Refused
+from sexton.base.errors import ConfigError, PeerError, Refused, SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.client.connection import ClientConfig, Connection, NoAnswer, connect
 from sexton.client.quota import ReadQuota
@@ -45,6 +45,7 @@ class Client:
         self._known: dict[int, BrokerAddress] = {}
         self._dialled: set[int] = set()  # at the address that is known
         self._connections: dict[Address, Connection] = {}
+        self._replaced: list[Connection] = []  # by a new session; somebody may still hold one
         self._locks: dict[Address, asyncio.Lock] = {}  # one attempt at a time for each address
         self._unreached: dict[Address, tuple[float, PeerError]] = {}  # when each last did, and why
         self._quotas: dict[int, ReadQuota] = {}
@@ -60,7 +61,7 @@ class Client:
 
     async def close(self) -> None:
         """Closes every connection; whoever waits for an answer gets an error."""
-        for connection in self._connections.values():
+        for connection in [*self._connections.values(), *self._replaced]:
             connection.close()
         self._connections.clear()
         await asyncio.sleep(0)  # the loop closes the sockets in its next turn
@@ -168,18 +169,32 @@ class Client:
         async with self._locks.setdefault(address, asyncio.Lock()):
             connection = self._connections.get(address)
             if connection is not None and connection.is_open:
-                return connection
+                return await self._renewed(address, connection)
             failed_s, error = self._unreached.get(address, (-1.0, None))
             if error is not None and failed_s > came_s:  # while we waited for our turn
                 raise type(error)(error.subject, error.why, error.hint)
-            try:
-                connection = await connect(*address, self._config)
-            except PeerError as failure:
-                self._unreached[address] = time.monotonic(), failure
-                raise
-            self._unreached.pop(address, None)
-            self._connections[address] = connection
+            return await self._dial(address)
+
+    async def _renewed(self, address: Address, connection: Connection) -> Connection:
+        """The same, or another one in its place if its session ends soon."""
+        if not connection.is_worn:
             return connection
+        try:
+            renewed = await self._dial(address)
+        except SextonError:
+            return connection  # it is good for a while yet
+        self._replaced = [each for each in (*self._replaced, connection) if each.is_open]
+        return renewed
+
+    async def _dial(self, address: Address) -> Connection:
+        try:
+            connection = await connect(*address, self._config)
+        except PeerError as failure:
+            self._unreached[address] = time.monotonic(), failure
+            raise
+        self._unreached.pop(address, None)
+        self._connections[address] = connection
+        return connection
 
 
 def unreachable(failures: Sequence[PeerError]) -> PeerError:

@@ -10,7 +10,9 @@ time costs the connection: whatever is behind the lost answer could not be told 
 
 Bytes are read into the frame that will be decoded, and records stay views of it: nothing is copied.
 TLS is the stream below (`ClientConfig.tls`); who must say a password does so in
-`ClientConfig.authenticate`, with the open connection in hand, before anybody else asks anything.
+`ClientConfig.authenticate`, with the open connection in hand, before anybody else asks anything. A
+broker may say how long it believes that (KIP-368), and hangs up on whoever asks later: shortly
+before, a connection `is_worn`, and its owner makes another one in its place.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ R = TypeVar("R", bound=Response)
 _SIZE = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
 _KNOWS_ALL = range(2**15)
+_WORN_AFTER = 0.85  # of a session, as Kafka's clients have it
 WRONG_PROTOCOL = (
     "does the port speak what security.protocol says? ssl.ca.location names whom to trust"
 )
@@ -88,6 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sent = 0
         self._transport: asyncio.Transport | None = None
         self._lost: PeerError | None = None
+        self._worn_s: float | None = None  # by the loop's clock; None: never
         self._is_understood = False  # it has answered more than what anybody may ask
         self._size = bytearray(_SIZE.size)
         self._frame: bytearray | None = None  # None: its size is being read
@@ -208,6 +212,19 @@ class Connection(asyncio.BufferedProtocol):
     def is_open(self) -> bool:
         """False once either side has closed it."""
         return self._lost is None
+
+    @property
+    def is_worn(self) -> bool:
+        """Its session ends soon; what is under way on it is not torn apart for that."""
+        if self._worn_s is None or self._waiting:
+            return False
+        return asyncio.get_running_loop().time() >= self._worn_s
+
+    def believed_for(self, session_ms: int) -> None:
+        """What the broker has said when it let us in; 0: for good."""
+        if session_ms > 0:
+            now_s = asyncio.get_running_loop().time()
+            self._worn_s = now_s + session_ms / 1000 * _WORN_AFTER
 
     def close(self) -> None:
         """At once; whoever waits for an answer gets an error."""

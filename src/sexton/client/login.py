@@ -85,6 +85,7 @@ async def _exchange(connection: Connection, mechanism: str, tokens: Exchange) ->
         try:
             token = tokens.send(answer.auth_bytes)
         except StopIteration:
+            connection.believed_for(answer.session_lifetime_ms)
             return
 
 
