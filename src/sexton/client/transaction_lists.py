@@ -1,7 +1,7 @@
 """Transactions by state, age or name, and one by its transactional id (KIP-664).
 
 Each broker lists those that it coordinates. One that does not answer is named, since what it would
-have said is missing.
+have said is missing; so is one that coordinated what nobody does now.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.connection import error_name, refused
 from sexton.client.retrying import until_it_works
-from sexton.client.transactions import PATIENCE, Transaction, transaction_of
+from sexton.client.transactions import PATIENCE, STATE_TOPIC, Transaction, transaction_of
 from sexton.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     ProducerState,
@@ -86,8 +86,21 @@ async def list_transactions(
             found += await until_it_works(partial(ask, node), PATIENCE)
         except (PeerError, Refused) as error:
             unasked.append((node, f"{error.subject}: {error.why}"))
+    named = {node for node, _why in unasked}
+    unasked += [each for each in await _left_behind(client) if each[0] not in named]
     found.sort(key=lambda each: each.transactional_id)
     return ListedTransactions(tuple(found), tuple(unasked))
+
+
+async def _left_behind(client: Client) -> list[tuple[int, str]]:
+    """Who coordinated what nobody does now; not everybody may know."""
+    try:
+        state = (await client.topology([STATE_TOPIC])).topics.get(STATE_TOPIC)
+    except Refused:
+        return []
+    places = {} if state is None else state.partitions
+    gone = {place.replicas[0] for place in places.values() if place.leader < 0 and place.replicas}
+    return [(node, f"nobody leads what it had of {STATE_TOPIC}") for node in sorted(gone)]
 
 
 async def producers_of(
