@@ -72,6 +72,8 @@ def _lines(data: bytes, where: str) -> list[str]:
     lines = data.decode("utf-8", "replace").split("\n")
     if len(lines) < 2 or lines[0] != "0":
         raise CorruptLog(where, f"is not a checkpoint of version 0 (it begins {lines[0][:20]!r})")
+    if lines[-1]:
+        raise CorruptLog(where, "ends within a line")  # half a number is a number, too
     (count,) = _integers(lines[1:2], 1, where)
     body = [line for line in lines[2:] if line]
     if len(body) != count:

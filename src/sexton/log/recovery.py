@@ -11,7 +11,9 @@ was never acknowledged by this replica, and the leader has it.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from sexton.base.errors import CorruptLog
 from sexton.base.findings import Finding
@@ -64,6 +66,11 @@ def open_log(
     segments = [Segment.attach(disk, directory, base, now_ms) for base in bases]
     epochs = _load_epochs(disk, directory, findings)
     first_suspect = _first_suspect(segments, recovery_point, clean, findings)
+    made_again = False
+    if not epochs.entries:
+        epochs = _epochs_in(segments[:first_suspect])
+        epochs.cut_start(log_start_offset)
+        made_again = bool(epochs.entries)
     if first_suspect < len(segments):
         base = segments[first_suspect].base_offset
         before = epochs.entries
@@ -87,7 +94,7 @@ def open_log(
         flushed_ms=now_ms,
         _changed=not clean,
     )
-    if log.epochs.cut_end(end) or not clean:
+    if log.epochs.cut_end(end) or not clean or made_again:
         log.write_epochs()
     if not clean:
         if recovery_point == 0:  # perhaps the log came to be in the life that ended so suddenly
@@ -234,10 +241,31 @@ def _load_epochs(disk: Disk, directory: str, findings: list[Finding]) -> LeaderE
     if not disk.exists(path):
         return LeaderEpochs()
     try:
-        return LeaderEpochs(parse_epochs(disk.read(path), path))
+        entries = parse_epochs(disk.read(path), path)
+        if any(a >= c or b >= d for (a, b), (c, d) in pairwise(entries)):
+            raise CorruptLog(path, "its epochs and offsets do not rise")
+        return LeaderEpochs(entries)
     except CorruptLog as error:
         findings.append(_finding("epochs-lost", error.subject, error.why))
         return LeaderEpochs()
+
+
+def _epochs_in(segments: list[Segment]) -> LeaderEpochs:
+    """Which leader wrote what, by the batches themselves, for want of a file that says it.
+
+    A leader notes its term when it begins, and does not wait until the disk has that: so a power
+    cut may take the file, and with it the terms before. Without them a follower that wrote
+    something else in one of those would not be told where to cut its log.
+    """
+    epochs = LeaderEpochs()
+    for segment in segments:
+        with suppress(CorruptLog):  # whoever reads these batches will notice
+            for _position, header in segment.headers():
+                if header.partition_leader_epoch < 0:
+                    return epochs  # of times when nobody noted it
+                if header.partition_leader_epoch > epochs.latest:
+                    epochs.assign(header.partition_leader_epoch, header.base_offset)
+    return epochs
 
 
 def _finding(code: str, where: str, message: str, **evidence: int) -> Finding:
