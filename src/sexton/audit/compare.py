@@ -232,21 +232,48 @@ def confirmed_spans(
 # ── where to look ──
 
 
+def in_question(suspicion: KeySuspicion | SpanSuspicion) -> int:
+    """The last offset in question: a window that ends before it cannot tell who is right."""
+    if isinstance(suspicion, SpanSuspicion):
+        marker = suspicion.span.marker_offset
+        return suspicion.span.first_offset if marker is None else marker
+    return max(max(entry.offset, entry.marker_offset or 0) for entry in _latest(suspicion))
+
+
+def _latest(suspicion: KeySuspicion) -> list[KeyEntry]:
+    """The latest record of the key, as those have it that do."""
+    entries = [entry for entry in suspicion.entries.values() if entry is not None]
+    assert entries, "a key that nobody shows is no suspicion"
+    last = max(entry.offset for entry in entries)
+    return [entry for entry in entries if entry.offset == last]
+
+
+def look_closely_at(suspicion: KeySuspicion) -> tuple[int, int, Focus]:
+    """The same as `look_at`, but from the latest record's own batch on.
+
+    For records so large that nobody reads from the older ones of the key as far as the latest. The
+    older ones are believed then, like any that are too far away.
+    """
+    _first, end, focus = look_at(suspicion)
+    first = min(min(entry.offset, entry.base_offset) for entry in _latest(suspicion))
+    return max(suspicion.scope.start, first), end, focus
+
+
 def look_at(suspicion: KeySuspicion | SpanSuspicion) -> tuple[int, int, Focus]:
     """Which stretch [first, end) of every replica to read, as far as it goes; and what about."""
     scope = suspicion.scope
     if isinstance(suspicion, SpanSuspicion):
         span = suspicion.span
         last = span.marker_offset if span.marker_offset is not None else span.first_offset
-        focus = Focus(None, (span.producer_id,), (span.first_offset, last))
+        focus = Focus(None, (span.producer_id,), (span.first_offset, last), last)
         return max(scope.start, span.first_offset - NEAR), last + NEAR, focus
     entries = [entry for entry in suspicion.entries.values() if entry is not None]
-    assert entries, "a key that nobody shows is no suspicion"
-    latest = max(entry.offset for entry in entries)
+    latest = max(entry.offset for entry in _latest(suspicion))
     near = [entry for entry in entries if latest - entry.offset <= TO_THE_END]
     first = min(min(entry.offset, entry.base_offset) for entry in near)
     last = max(max(entry.offset, entry.marker_offset or 0) for entry in near)
     end = NO_END if scope.end - first <= TO_THE_END else min(last + NEAR, first + LONGEST)
     producers = tuple(sorted({entry.producer_id for entry in near if entry.transactional}))
     offsets = tuple(sorted({entry.offset for entry in near}))
-    return max(scope.start, first - NEAR), end, Focus(suspicion.key, producers, offsets)
+    marker = in_question(suspicion) if producers else -1
+    return max(scope.start, first - NEAR), end, Focus(suspicion.key, producers, offsets, marker)

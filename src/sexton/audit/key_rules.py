@@ -113,12 +113,12 @@ def _written_since(window: LogWindow, key: bytes, offset: int) -> bool:
 
 
 def _must_have(window: LogWindow, offset: int) -> bool:
-    """Is its log past the offset, and not deleted up to there, nor damaged there?"""
+    """Is its log past the offset, not deleted up to there nor damaged there, and was it read?"""
     damaged = any(
         slot.kind == "damaged" and slot.offset <= offset <= slot.last_offset
         for slot in window.slots
     )
-    return window.log_start <= offset < window.last_stable and not damaged
+    return window.log_start <= offset < min(window.last_stable, window.end) and not damaged
 
 
 def _is_value(entry: KeyEntry | None, window: LogWindow) -> bool:

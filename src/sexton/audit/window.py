@@ -87,3 +87,4 @@ class Focus(Plain):
     key: bytes | None
     producers: tuple[int, ...]
     offsets: tuple[int, ...]
+    marker: int = -1  # of a transaction that is in question: a look should come as far as this

@@ -17,6 +17,7 @@ from sexton.survey.places import Reader, aborted_of, open_place
 from sexton.survey.plan import PartitionPlan
 
 MOST_BYTES = 4 << 20  # of one replica for one finding; what lies further off is not looked at
+MOST_TO_A_MARKER = 64 << 20  # a transaction may lie among the records of many others
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,9 @@ async def _window(
 ) -> LogWindow:
     stands = await reader.offsets()
     start = min(max(first, stands.log_start), stands.high_watermark)
-    chunks, reached = await _chunks(reader, start, min(end, stands.high_watermark), stands)
+    marker = -1 if focus is None else focus.marker
+    upper = min(end, stands.high_watermark)
+    chunks, reached = await _chunks(reader, start, upper, stands, marker)
     return window_of(
         node,
         start,
@@ -75,9 +78,9 @@ async def _window(
 
 
 async def _chunks(
-    reader: Reader, start: int, end: int, stands: ReplicaOffsets
+    reader: Reader, start: int, end: int, stands: ReplicaOffsets, marker: int
 ) -> tuple[list[Chunk], int]:
-    """What is decided, then what is not; and how far that is."""
+    """What is decided, then what is not; and how far that is, up to the marker if possible."""
     taken: list[Chunk] = []
     position, read_bytes = start, 0
     for undecided in (False, True):
@@ -88,6 +91,6 @@ async def _chunks(
             taken.append(chunk)
             position = max(position, chunk.next_offset)
             read_bytes += len(chunk.data)
-            if read_bytes >= MOST_BYTES:
+            if read_bytes >= (MOST_BYTES if position > marker else MOST_TO_A_MARKER):
                 return taken, min(position, end)
     return taken, end

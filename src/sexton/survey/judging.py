@@ -1,19 +1,29 @@
-"""The third look: evidence for each suspicion, read now, and what the rules make of it."""
+"""The third look: evidence for each suspicion, read now, and what the rules make of it.
+
+Nobody reads a whole log for it. Where records are so large that the look ends before it has come to
+what is in question, no replica is said to lack it: there is a closer look, or it is counted as not
+judged.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sexton.audit.compare import (
     KeySuspicion,
     SpanSuspicion,
+    in_question,
     look_at,
+    look_closely_at,
     ranges_differing,
 )
 from sexton.audit.finding import AuditFinding
 from sexton.audit.rules import judge_alone, judge_gaps, judge_key, judge_range, judge_span
+from sexton.audit.window import LogWindow
 from sexton.survey.evidence import Bench, bench
 from sexton.survey.rounds import MOST_JUDGED, Case
+
+MOST_PIECES = 16  # of one stretch, each of as many bytes as one look takes
 
 
 async def judge(case: Case) -> None:
@@ -31,9 +41,7 @@ async def judge(case: Case) -> None:
             for suspicion in suspicions[:MOST_JUDGED]:
                 case.findings += await _judged(case, at, suspicion)
             for group, first, end in ranges[:MOST_JUDGED]:
-                nodes = case.plan.groups[group].nodes
-                windows = await at.windows(first, end, nodes)
-                case.findings += judge_range(case.plan.partition, list(windows.values()))
+                case.findings += await _judged_range(case, at, group, first, end)
         case.unread.update(at.unreadable)
 
 
@@ -51,8 +59,40 @@ async def _judged(
     match suspicion:
         case KeySuspicion():
             windows = await at.windows(first, end, suspicion.entries, focus)
+            if not _reach(windows, suspicion):
+                first, end, focus = look_closely_at(suspicion)
+                windows = await at.windows(first, end, suspicion.entries, focus)
+            if not _reach(windows, suspicion):
+                case.not_judged += 1
+                return []
             found = judge_key(suspicion, windows, replicas=len(case.plan.places))
         case SpanSuspicion():
             windows = await at.windows(first, end, (suspicion.node, *suspicion.others), focus)
             found = judge_span(suspicion, windows)
+            shows_data = not {*suspicion.others} <= {*suspicion.starts}
+            if found is None and shows_data and not _reach(windows, suspicion):
+                case.not_judged += 1
     return [] if found is None else [found]
+
+
+def _reach(windows: Mapping[int, LogWindow], suspicion: KeySuspicion | SpanSuspicion) -> bool:
+    """Did every look come as far as what is in question, or as the replica itself?"""
+    last = in_question(suspicion)
+    return all(window.end >= min(last + 1, window.last_stable) for window in windows.values())
+
+
+async def _judged_range(
+    case: Case, at: Bench, group: int, first: int, end: int
+) -> list[AuditFinding]:
+    """Piece by piece, up to one in which they differ."""
+    for _piece in range(MOST_PIECES):
+        windows = [*(await at.windows(first, end, case.plan.groups[group].nodes)).values()]
+        found = judge_range(case.plan.partition, windows)
+        reached = min((window.end for window in windows), default=end)
+        if found or reached >= end:
+            return found
+        if reached <= first:
+            break
+        first = reached
+    case.not_judged += 1
+    return []

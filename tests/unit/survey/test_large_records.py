@@ -1,0 +1,108 @@
+"""Records so large that a last look ends before what is in question: nobody is judged unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sexton.audit.finding import AuditFinding
+from sexton.records import Spans, encode, rows
+from sexton.survey import evidence
+from sexton.survey.runner import LocalRunner
+from sexton.survey.survey import PartitionSurvey, run_files_survey
+from tests.unit.audit.replicas import batch_of
+
+LARGE = range(1, 18)  # offsets of records of a megabyte each; a last look reads eight
+AFTER = LARGE.stop
+
+
+def large(offset: int) -> bytes:
+    return batch_of(f"{offset} large-{offset}={'x' * 1_000_000}")
+
+
+def told(lines: Sequence[str]) -> list[bytes]:
+    return [batch_of(line) for line in lines]
+
+
+def survey(tmp_path: Path, *replicas: Sequence[bytes]) -> PartitionSurvey:
+    paths = []
+    for number, batches in enumerate(replicas, 1):
+        directory = tmp_path / str(number) / "orders-0"
+        directory.mkdir(parents=True)
+        (directory / f"{0:020}.log").write_bytes(b"".join(batches))
+        paths.append(directory.parent)
+    (found,) = run_files_survey(paths, LocalRunner(1)).partitions
+    return found
+
+
+def who(findings: Sequence[AuditFinding]) -> list[tuple[str, tuple[int, ...]]]:
+    return [(each.code, each.replicas) for each in findings]
+
+
+def test_a_replica_is_not_accused_of_lacking_what_was_not_read_of_it(tmp_path: Path) -> None:
+    """The first was cleaned, the second not yet; the third has lost the latest record of k."""
+    again = told([f"{AFTER + at} large-{at}=small" for at in LARGE])
+    latest = told([f"{AFTER} k=new"])
+    before = [*told(["0 k=old"]), *map(large, LARGE)]
+    found = survey(tmp_path, [*latest, *again], [*before, *latest, *again], [*before, *again])
+    assert who(found.findings) == [("missing-record", (3,))]
+    assert found.findings[0].verdict.right == (1, 2)
+
+
+def test_a_key_is_judged_however_far_its_older_record_is(tmp_path: Path) -> None:
+    before = [*told(["0 k=old"]), *map(large, LARGE)]
+    latest, after = told([f"{AFTER} k=new"]), told([f"{AFTER + 1} z=1"])
+    found = survey(tmp_path, [*before, *latest, *after], [*before, *after])
+    assert who(found.findings) == [("missing-record", (2,))]
+
+
+def transactions(tmp_path: Path, *later: str) -> PartitionSurvey:
+    """The second has never seen the ABORT, and takes the producer's next marker for it."""
+    before = [*told(["0 @7 k=1"]), *map(large, LARGE)]
+    abort = told([f"{AFTER} @7 abort"])
+    after = told([f"{AFTER + 1} @7/1 j=1", f"{AFTER + 2} @7/2 commit", *later])
+    return survey(tmp_path, [*before, *abort, *after], [*before, *after])
+
+
+def test_whoever_hides_a_record_for_a_marker_far_away_is_not_accused(tmp_path: Path) -> None:
+    found = transactions(tmp_path)
+    assert who(found.findings) == [("aborted-as-committed", (2,))]
+    assert found.findings[0].verdict.right == (1,)
+
+
+def test_a_marker_is_looked_for_behind_the_records_of_others(tmp_path: Path) -> None:
+    """Nobody would find it by its key, which was written again."""
+    found = transactions(tmp_path, f"{AFTER + 3} k=2")
+    assert ("aborted-as-committed", (2,)) in who(found.findings)
+    assert not found.not_judged
+
+
+def test_a_transaction_too_long_to_be_looked_at_makes_it_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a key and as a transaction; who is right is not guessed."""
+    monkeypatch.setattr(evidence, "MOST_TO_A_MARKER", 4 << 20)
+    found = transactions(tmp_path)
+    assert {each.code for each in found.findings} <= {"marker-mismatch"}
+    assert found.not_judged == 2
+
+
+def test_a_long_stretch_is_looked_at_piece_by_piece(tmp_path: Path) -> None:
+    """Not compacted: of 4096 stretches one differs, in the last of its records."""
+    step, length = 5, 1_200_000 * 4  # offsets of a stretch, bytes of a record
+    first = 3_000 * step
+
+    def plain(offset: int, values: list[bytes]) -> bytes:
+        times = np.full(len(values), 1_700_000_000_000)
+        keys = Spans.from_list([None] * len(values))
+        return encode(rows(times, keys, Spans.from_list(values), base_offset=offset))
+
+    whole = [plain(0, [b"x"] * first)]
+    whole += [plain(first + at, [bytes(length)]) for at in range(step)]
+    whole.append(plain(first + step, [b"x"] * (4096 * step - first - step)))
+    found = survey(tmp_path, whole, [*whole[:step], *whole[step + 1 :]])
+    assert who(found.findings) == [("missing-record", (2,))]
+    assert found.findings[0].offsets == {1: first + step - 1, 2: None}
