@@ -17,6 +17,7 @@ import pytest
 from sexton.base.kafka_errors import KafkaError
 from sexton.machines import group_log, group_reconcile
 from sexton.machines.group_assignors import ASSIGNORS, Subscriber
+from sexton.machines.group_consumer_state import LEAVING_STATIC
 from sexton.machines.group_messages import (
     Answer,
     Append,
@@ -133,6 +134,11 @@ class Member:
     owned: set[One] = field(default_factory=set)
     last_ms: int = 0  # of its last good answer: it gives up all when its session must be over
     unsure: bool = False  # it missed an answer, so it says all that it wants again, and hears all
+    instance: str | None = None  # it is static, and leaves for a moment now and then
+
+    def leave(self) -> ConsumerGroupHeartbeatRequest:
+        self.epoch, self.owned = 0, set()  # whether it is heard or not
+        return ConsumerGroupHeartbeatRequest(GROUP, self.name, LEAVING_STATIC, self.instance)
 
     def request(self) -> ConsumerGroupHeartbeatRequest:
         joins = self.epoch == 0
@@ -145,6 +151,7 @@ class Member:
             GROUP,
             self.name,
             self.epoch,
+            self.instance,
             rebalance_timeout_ms=20_000 if joins or self.unsure else -1,
             subscribed_topic_names=list(self.topics) if joins or self.unsure else None,
             topic_partitions=[RequestTopicPartitions(t, ps) for t, ps in by_topic.items()],
@@ -156,6 +163,8 @@ class Member:
             self.epoch, self.owned = 0, set()
         elif error is not KafkaError.NONE:
             self.unsure = True
+        elif answer.member_epoch == LEAVING_STATIC:
+            self.last_ms = now_ms
         else:
             self.epoch, self.last_ms, self.unsure = answer.member_epoch, now_ms, False
             if answer.assignment is not None:
@@ -172,11 +181,15 @@ def walk_consumers(seed: int) -> None:
     members = {name: Member(name, ["one", "two"]) for name in "abc"}
     if seed % 3 == 0:
         members["c"].topics = ["two"]
+    if seed % 2:
+        members["b"].instance = "static"
     waiting: set[str] = set()
     given_up: set[str] = set()
 
-    def beat(member: Member) -> None:
-        world.tell(Asked(member.name, member.request(), 1))
+    def beat(member: Member, leaves: bool = False) -> None:
+        leaves = leaves and member.instance is not None and member.epoch > 0
+        request = member.leave() if leaves else member.request()
+        world.tell(Asked(member.name, request, 1))
         waiting.add(member.name)
 
     def hear(lossy: bool) -> None:
@@ -204,7 +217,7 @@ def walk_consumers(seed: int) -> None:
         if chance < 0.6:
             name = random.choice(sorted(members))
             if name not in waiting:
-                beat(members[name])
+                beat(members[name], leaves=chance < 0.12)
         elif chance < 0.75:
             world.replicate()
         elif chance < 0.78:
@@ -217,7 +230,7 @@ def walk_consumers(seed: int) -> None:
             hear(lossy=True)
         no_two_own_one()
     world.refusing = False
-    for _ in range(30):
+    for _ in range(40):  # a static member that was not heard when it left waits for its own session
         world.pass_ms(2_000)
         world.replicate()
         hear(lossy=False)
