@@ -6,7 +6,8 @@
 
 The first question is always what the broker speaks (ApiVersions); after that each request goes out
 in the highest version that both sides have and the caller accepts. A broker that does not answer in
-time costs the connection: whatever is behind the lost answer could not be told from it.
+time costs the connection: whatever is behind the lost answer could not be told from it. That holds
+for an answer that nobody waits for any more, too: who gives up early would never notice otherwise.
 
 Bytes are read into the frame that will be decoded, and records stay views of it: nothing is copied.
 TLS is the stream below (`ClientConfig.tls`); who must say a password does so in
@@ -77,6 +78,7 @@ class _Waiting:
     response: type[Response]
     version: int
     future: asyncio.Future[Response]
+    timer: asyncio.TimerHandle
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -129,17 +131,19 @@ class Connection(asyncio.BufferedProtocol):
         assert api is not None
         self._sent += 1
         frame = encode_request(request, version, self._sent, self._config.client_id)
-        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(self._sent, api.name, api.response, version, future))
-        self._transport.write(frame)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Response] = loop.create_future()
         patience_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
-        try:
-            async with asyncio.timeout(patience_ms / 1000):
-                return cast("R", await future)
-        except TimeoutError:
-            why = f"did not answer {api.name} within {patience_ms} ms"
-            self._hang_up(why)
-            raise NoAnswer(self.peer, why) from None
+        why = f"did not answer {api.name} within {patience_ms} ms"
+        timer = loop.call_later(patience_ms / 1000, self._too_late, future, why)
+        self._waiting.append(_Waiting(self._sent, api.name, api.response, version, future, timer))
+        self._transport.write(frame)
+        return cast("R", await future)
+
+    def _too_late(self, future: asyncio.Future[Response], why: str) -> None:
+        if not future.done():
+            future.set_exception(NoAnswer(self.peer, why))
+        self._hang_up(why)
 
     async def negotiate(self) -> None:
         """Learns what the broker speaks, and says who we are if it wants to know."""
@@ -195,6 +199,7 @@ class Connection(asyncio.BufferedProtocol):
             self._hang_up(f"answers a request with the number {number}, which nobody made")
             return
         waiting = self._waiting.popleft()
+        waiting.timer.cancel()
         self._is_understood |= waiting.response is not ApiVersionsResponse
         if waiting.future.done():
             return  # whoever asked has given up
@@ -249,6 +254,7 @@ class Connection(asyncio.BufferedProtocol):
             self._lost = PeerError(self.peer, why, hint)
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
+            each.timer.cancel()
             if not each.future.done():
                 error = PeerError(self.peer, f"{why} (asked: {each.name})", hint)
                 each.future.set_exception(error)

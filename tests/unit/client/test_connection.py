@@ -148,6 +148,22 @@ def test_silence_ends_and_costs_the_connection() -> None:
     talk_to(silent_after_versions, talk, QUICK)
 
 
+def test_silence_is_noticed_by_those_who_give_up_early_as_well() -> None:
+    """Else they would be given the same connection again, and again."""
+
+    async def silent_after_versions(payload: bytes, writer: asyncio.StreamWriter) -> None:
+        if isinstance(decode_request(payload)[1], ApiVersionsRequest):
+            await well_behaved(payload, writer)
+
+    async def talk(connection: Connection) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(connection.ask(MetadataRequest()), 0.01)
+        with pytest.raises(PeerError, match="did not answer Metadata within 200 ms"):
+            await connection.ask(MetadataRequest(), timeout_ms=2_000)
+
+    talk_to(silent_after_versions, talk, QUICK)
+
+
 def says(data: bytes) -> Answer:
     async def answer(payload: bytes, writer: asyncio.StreamWriter) -> None:
         if isinstance(decode_request(payload)[1], ApiVersionsRequest):
