@@ -132,8 +132,13 @@ async def _high_watermark(client: Client, place: PartitionPlace) -> int:
     topic, number = place.partition
     asked = ListOffsetsPartition(number, place.leader_epoch, _LATEST)
     request = ListOffsetsRequest(_CONSUMER, 0, [ListOffsetsTopic(topic, [asked])])
-    answer = await (await client.broker(place.leader)).ask(request, _SINCE_KIP_207)
-    told = answer.topics[0].partitions[0]
+    connection = await client.broker(place.leader)
+    answer = await connection.ask(request, _SINCE_KIP_207)
+    try:
+        told = answer.topics[0].partitions[0]
+    except IndexError:
+        why = f"ListOffsets of {place.partition} is answered without it"
+        raise PeerError(connection.peer, why) from None
     if told.error_code:
         raise refused(told.error_code, f"the end of {place.partition}")
     return told.offset
@@ -144,8 +149,13 @@ async def _parts_at(client: Client, place: PartitionPlace, epoch: int) -> int | 
     topic, number = place.partition
     asked = OffsetForLeaderPartition(number, place.leader_epoch, epoch)
     request = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic(topic, [asked])])
-    answer = await (await client.broker(place.leader)).ask(request)
-    told = answer.topics[0].partitions[0]
+    connection = await client.broker(place.leader)
+    answer = await connection.ask(request)
+    try:
+        told = answer.topics[0].partitions[0]
+    except IndexError:
+        why = f"OffsetForLeaderEpoch of {place.partition} is answered without it"
+        raise PeerError(connection.peer, why) from None
     if told.error_code:
         raise refused(told.error_code, f"epochs of {place.partition}")
     return told.end_offset if told.end_offset >= 0 else None

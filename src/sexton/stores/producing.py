@@ -227,10 +227,16 @@ class TaskProducer:
 
         async def ask(connection: Connection) -> None:
             answer = await connection.ask(request, _OFFSETS[transaction.version])
-            for topic in answer.topics:
-                for result in topic.partitions:
-                    if result.error_code:
-                        raise refused(result.error_code, f"the offset {offset} of {at}")
+            told = {
+                TopicPartition(topic.name, result.partition_index): result.error_code
+                for topic in answer.topics
+                for result in topic.partitions
+            }
+            if at not in told:  # committed without it, what was processed would be so again
+                why = f"the offset {offset} of {at} is answered without it"
+                raise PeerError(connection.peer, why)
+            if told[at]:
+                raise refused(told[at], f"the offset {offset} of {at}")
 
         await self._group.until_ready(ask, PATIENCE)
 

@@ -15,6 +15,8 @@ from sexton.client.client import Client
 from sexton.client.reading import PartitionReader
 from sexton.client.replica import Chunk, Replica
 from sexton.client.retrying import Patience
+from sexton.client.topology import PartitionPlace
+from sexton.client.transacting import IMPLIED, Transaction
 from sexton.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -33,6 +35,7 @@ from sexton.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from sexton.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from sexton.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -43,6 +46,11 @@ from sexton.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from sexton.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+from sexton.stores import changelog, producing
 from tests.log_text import Writer, at_offset
 
 AT = TopicPartition("t", 0)
@@ -59,6 +67,9 @@ class Broker:
 
     async def broker(self, _node: int) -> Broker:
         return self
+
+    def look_elsewhere(self) -> None:
+        """There is nobody else."""
 
     async def ask(self, request: Any, _versions: range = range(1)) -> Any:
         return self._answers[type(request)]
@@ -133,3 +144,34 @@ def test_no_word_about_a_listed_transaction() -> None:
     )
     found = told(transactions._of_broker(cast("Client", broker), 1, [7]))
     assert found == "broker 1: DescribeTransactions is answered without x"
+
+
+# ── what stores ask ──
+
+
+def test_no_word_about_the_offset_of_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producing, "PATIENCE", AT_ONCE)
+    broker = Broker(
+        (FindCoordinatorRequest, FindCoordinatorResponse(coordinators=[Coordinator("g", 1)])),
+        (TxnOffsetCommitRequest, TxnOffsetCommitResponse()),
+    )
+    producer = producing.TaskProducer(cast("Client", broker), "x", "g", 60_000)
+    producer._transaction = Transaction("x", 7, 0, IMPLIED)
+    found = told(producer.send_offset(producing.Membership("g", "m", 1), AT, 5))
+    assert found == "broker 1: the offset 5 of t-0 is answered without it"
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer", "ask"),
+    [
+        (ListOffsetsRequest, ListOffsetsResponse(), changelog._high_watermark),
+        (
+            OffsetForLeaderEpochRequest,
+            OffsetForLeaderEpochResponse(),
+            lambda client, place: changelog._parts_at(client, place, 3),
+        ),
+    ],
+)
+def test_no_word_about_a_changelog(request_: type, answer: object, ask: Any) -> None:
+    place = PartitionPlace(AT, 1, 3, (1,), (1,), ())
+    assert told(ask(Broker((request_, answer)), place)).endswith("of t-0 is answered without it")
