@@ -73,7 +73,7 @@ ALL = (1, 2, 3)
 TOPICS = {
     "words": ALL, "notes": ALL, "killed": ALL, "operator": ALL, "guarded": ALL, "deleted": ALL,
     "lives": ALL, "untouched": ALL, "two-copies": (1, 3), "many": ALL, "two-keys": ALL,
-    "crash": ALL, "frozen": ALL,
+    "crash": ALL, "frozen": ALL, "rounds": ALL,
 }  # fmt: skip
 
 
@@ -327,6 +327,34 @@ def test_keys_that_nobody_looked_at_are_not_thrown_away(
     code, told = run(topics["many"], "--yes", "--keep-copy", str(tmp_path / "wrong"))
     assert code == 0, told
     assert not list(audit(cluster, topics["many"]).findings)
+
+
+def test_what_another_round_throws_away_is_kept_as_well(
+    cluster: EmbeddedCluster, topics: dict[str, str], run: Run, tmp_path: Path
+) -> None:
+    """The first round came to its end, and broker 3 is wrong again; an older copy stays."""
+    topic = topics["rounds"]
+
+    async def after_one_round() -> Notes:
+        async with Client(cluster.bootstrap_servers) as client:
+            found = (await asyncio.to_thread(audit, cluster, topic)).findings
+            (plan,) = await plan_repair(client, [judged(each) for each in found])
+            assert plan.job is not None
+            topology = await client.topology([topic])
+            topic_id = topology.topic(topic).topic_id.hex()
+            done = replace(plan.job, done=True, rebuilt=plan.job.wrong)
+            return Notes(topology.cluster_id or "", topic, topic_id, 0, jobs=(done,))
+
+    NotesFile(tmp_path / "notes.json").write(asyncio.run(after_one_round()))
+    first = tmp_path / "wrong" / "broker-3" / f"{topic}-0" / f"{0:020}.log"
+    first.parent.mkdir(parents=True)
+    first.write_text("of the first round")
+    code, told = run(topic, "--yes", "--keep-copy", str(tmp_path / "wrong"))
+    assert (code, told["summary"]["rebuilt"]) == (0, 1), told
+    assert first.read_text() == "of the first round"
+    second = tmp_path / "wrong" / "broker-3-2" / f"{topic}-0"
+    assert [each.name for each in second.iterdir()] == [first.name]
+    assert b"k" in (second / first.name).read_bytes()
 
 
 def test_without_consent_nothing_is_done(

@@ -203,6 +203,7 @@ class _Run:
                 more = _jobs(again)
                 if not more or repair.notes.rounds >= MOST_ROUNDS:
                     break
+                await self._keep_copies(more)
                 repair.add(more)
             theirs = await repair.release()
         except BaseException:
