@@ -171,3 +171,4 @@ def test_with_transactions_it_is_left_to_an_operator(servers: str) -> None:
     with _start(servers) as retry:
         until(lambda: retry.count("reports", code="orphan") == 1, "it is told of", PATIENCE_S)
         until_drained(retry)
+        assert retry.count("attempts", outcome="done") == 0

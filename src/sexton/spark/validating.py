@@ -188,16 +188,9 @@ def validate(
             table_value=table_value, since_ms=since_ms, until_ms=until_ms,
             isolation_level=None if rules.committed else isolation_level,  # up to its reader
         )  # fmt: skip
-        if not any((rules.value, rules.sequence, rules.id)):
-            hint = "give value=, sequence= or id="
-            raise ConfigError("validate", "does not know what has to hold", hint)
-        if rising and value is None:
-            raise ConfigError("rising", "says how value has to be", "give value=")
-        if not what.isStreaming:
-            _refuse(_OF_STREAMS, checkpoint=checkpoint, trigger=trigger, on_finding=on_finding)
         expressions = {VALUE: value, SEQUENCE: sequence, ID: id, "key": key, "content": content}
         frame = _Frame(what, rules, expressions, most_keys, show_keys)
-        return frame.start(place, trigger, on_finding) if what.isStreaming else frame.proof()
+        return frame.judge(place, trigger, on_finding)
     if topic is None or bootstrap_servers is None:
         raise ConfigError("validate", "needs topic and bootstrap_servers, or a DataFrame", None)
     _refuse(_OF_STREAMS, trigger=trigger, on_finding=on_finding)
@@ -289,6 +282,11 @@ class _Frame:
     ) -> None:
         from pyspark.sql import functions
 
+        if not any((rules.value, rules.sequence, rules.id)):
+            hint = "give value=, sequence= or id="
+            raise ConfigError("validate", "does not know what has to hold", hint)
+        if rules.rising == "rising" and rules.value is None:
+            raise ConfigError("rising", "says how value has to be", "give value=")
         self._df, self._rules, self._most_keys = df, rules, most_keys
         self._show_keys = show_keys
         self._asked = {
@@ -297,6 +295,17 @@ class _Frame:
             if each is not None
         }
         prepared(df, self._asked)  # what is wrong with its columns is said now
+
+    def judge(
+        self,
+        place: Path | None,
+        trigger: Mapping[str, Any] | None,
+        on_finding: OnFinding | None,
+    ) -> Proof | StreamingQuery:
+        if self._df.isStreaming:
+            return self.start(place, trigger, on_finding)
+        _refuse(_OF_STREAMS, checkpoint=place, trigger=trigger, on_finding=on_finding)
+        return self.proof()
 
     def proof(self) -> Proof:
         started_ms = _now_ms()
