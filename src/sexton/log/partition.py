@@ -39,9 +39,9 @@ from sexton.log.incoming import (
 )
 from sexton.log.indexes import AbortedTransaction
 from sexton.log.keyless import first_keyless
-from sexton.log.names import EPOCHS, LOG, SNAPSHOT, parse_segment_file, segment_file
+from sexton.log.names import EPOCHS, LOG, SNAPSHOT, segment_file
 from sexton.log.producers import Producers
-from sexton.log.replay import rebuild_producers
+from sexton.log.replay import rebuild_producers, remove_snapshots
 from sexton.log.retention import count_expired
 from sexton.log.segment import MOST_RELATIVE_OFFSET, Segment, Slice
 from sexton.log.snapshots import pack_snapshot
@@ -442,11 +442,9 @@ class PartitionLog:
 
     def _after_truncation(self) -> None:
         self._changed = True
-        # Snapshots beyond the new end tell of batches that are gone.
-        for name in self.disk.names(self.directory):
-            parsed = parse_segment_file(name)
-            if parsed and parsed[1] == SNAPSHOT and parsed[0] > self.end_offset:
-                self.disk.remove(f"{self.directory}/{name}")
+        # Snapshots beyond the new end, or from before the start, tell of batches that are gone.
+        start, end = self.segments[0].base_offset, self.end_offset
+        remove_snapshots(self.disk, self.directory, keeps=lambda at: start <= at <= end)
         if self.epochs.cut_end(self.end_offset):
             self.write_epochs()
         self.recovery_point = min(self.recovery_point, self.end_offset)

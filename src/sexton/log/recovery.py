@@ -32,7 +32,7 @@ from sexton.log.names import (
 )
 from sexton.log.partition import PartitionLog
 from sexton.log.producers import Producers
-from sexton.log.replay import load_producers, rebuild_producers, replayed
+from sexton.log.replay import load_producers, rebuild_producers, remove_snapshots, replayed
 from sexton.log.segment import MOST_RELATIVE_OFFSET, Segment
 from sexton.records.control import first_control_record
 from sexton.records.layout import BatchHeader
@@ -75,7 +75,8 @@ def open_log(
         base = segments[first_suspect].base_offset
         before = epochs.entries
         epochs.cut_end(base)  # the batches themselves will tell again
-        producers = replayed(load_producers(disk, directory, base), segments[:first_suspect])
+        known = load_producers(disk, directory, segments[0].base_offset, base)
+        producers = replayed(known, segments[:first_suspect])
         _recover(segments, first_suspect, producers, epochs, config, findings)
         epochs.remember(before)
     if not segments:
@@ -101,6 +102,8 @@ def open_log(
             log.unsynced = _small_files(disk, directory)
         log.flush(now_ms)  # what has been verified need not be verified again
     log.advance_high_watermark(high_watermark)
+    bases = {segment.base_offset for segment in segments}
+    remove_snapshots(disk, directory, keeps=lambda at: at in bases or at == end)
     return Opened(log, findings)
 
 

@@ -1,10 +1,14 @@
 """What a log knows of its producers, worked out again from its batches.
 
 A snapshot saves most of the reading. One that cannot be read, because a crash tore it, is removed:
-an earlier one and more batches do as well, and in the end the batches alone.
+an earlier one and more batches do as well, and in the end the batches alone. One of before the
+log's first batch is of no use: between the two a marker may have gone, and the transaction that it
+ended would count as open for ever.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from sexton.base.errors import CorruptLog
 from sexton.log.disk import Disk
@@ -23,26 +27,38 @@ def rebuild_producers(
     The snapshot must not be later than the high watermark. A transaction whose marker is above that
     counts as open, and a snapshot no longer knows where a transaction that has ended began.
     """
-    at_most = min(high_watermark, segments[-1].end_offset)
-    producers = replayed(load_producers(disk, directory, at_most), segments)
+    start = segments[0].base_offset  # what was below was replicated, or it would not be gone
+    at_most = max(min(high_watermark, segments[-1].end_offset), start)
+    producers = replayed(load_producers(disk, directory, start, at_most), segments)
     producers.high_watermark_reached(high_watermark)
     return producers
 
 
-def load_producers(disk: Disk, directory: str, at_most: int) -> Producers:
-    """The state of the latest usable snapshot that is not later than an offset."""
-    offsets = [
-        p[0] for n in disk.names(directory) if (p := parse_segment_file(n)) and p[1] == SNAPSHOT
-    ]
-    for offset in sorted(offsets, reverse=True):
+def load_producers(disk: Disk, directory: str, at_least: int, at_most: int) -> Producers:
+    """The state of the latest usable snapshot between two offsets, both included."""
+    for offset in sorted(_snapshots(disk, directory), reverse=True):
         path = f"{directory}/{segment_file(offset, SNAPSHOT)}"
-        if offset > at_most:
+        if not at_least <= offset <= at_most:
             continue
         try:
             return Producers.from_snapshot(parse_snapshot(disk.read(path), path), offset)
         except CorruptLog:
             disk.remove(path)  # torn by a crash; an earlier one and more replay do as well
     return Producers()
+
+
+def remove_snapshots(disk: Disk, directory: str, keeps: Callable[[int], bool]) -> None:
+    """Durably, all but some: one that came back would tell of batches that are others by now."""
+    gone = [offset for offset in _snapshots(disk, directory) if not keeps(offset)]
+    for offset in gone:
+        disk.remove(f"{directory}/{segment_file(offset, SNAPSHOT)}")
+    if gone:
+        disk.sync_directory(directory)
+
+
+def _snapshots(disk: Disk, directory: str) -> list[int]:
+    parsed = map(parse_segment_file, disk.names(directory))
+    return [found[0] for found in parsed if found and found[1] == SNAPSHOT]
 
 
 def replayed(producers: Producers, segments: list[Segment]) -> Producers:
