@@ -102,8 +102,8 @@ def open_log(
             log.unsynced = _small_files(disk, directory)
         log.flush(now_ms)  # what has been verified need not be verified again
     log.advance_high_watermark(high_watermark)
-    bases = {segment.base_offset for segment in segments}
-    remove_snapshots(disk, directory, keeps=lambda at: at in bases or at == end)
+    kept = {end, *(segment.base_offset for segment in segments)}
+    remove_snapshots(disk, directory, keeps=kept.__contains__)
     return Opened(log, findings)
 
 
