@@ -131,7 +131,10 @@ class Produce:
                 why = f"acks is {call.acks}, not -1, 0 or 1"
                 raise Refused(KafkaError.INVALID_REQUIRED_ACKS, why)
             header = _first_header(records)
-            if header.is_transactional and call.transactional_id is not None:
+            if header.is_transactional:
+                if call.transactional_id is None:  # then nobody could be asked about it
+                    why = "a transactional batch comes with a transactional id"
+                    raise Refused(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
                 self._append_verified(call, replica, header, version, append)
             else:
                 append(KafkaError.NONE)

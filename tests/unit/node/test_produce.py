@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.partitions import TopicPartition
 from sexton.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -48,7 +49,7 @@ class Producer:
         assert answer.error_code == KafkaError.NONE
         return answer.producer_id, answer.producer_epoch
 
-    def produce(self, version: int, sequence: int = 0) -> KafkaError:
+    def produce(self, version: int, sequence: int = 0, *, nameless: bool = False) -> KafkaError:
         batch = few_batch(
             [(b"k", b"v")],
             self.cluster.world.now_ms,
@@ -58,7 +59,7 @@ class Producer:
             transactional=True,
         )
         data = TopicProduceData(self.name, partition_data=[PartitionProduceData(0, batch)])
-        request = ProduceRequest(self.name, -1, 10_000, [data])
+        request = ProduceRequest(None if nameless else self.name, -1, 10_000, [data])
         answer = self.cluster.ask(request, version, self.leader)
         return KafkaError(answer.responses[0].partition_responses[0].error_code)
 
@@ -105,6 +106,16 @@ def test_a_partition_outside_the_transaction_is_refused_in_words_that_the_client
     assert producer.produce(10) == KafkaError.INVALID_TXN_STATE
     assert producer.produce(11) == KafkaError.TRANSACTION_ABORTABLE
     assert producer.produce(12) == KafkaError.NONE, "from here on, asking is adding"
+
+
+def test_a_transaction_without_a_name_does_not_begin(cluster: SmallCluster) -> None:
+    """Nobody would ever end it: no coordinator knows of it."""
+    producer = Producer(cluster, "nameless")
+    for version in (9, 11, 12):
+        error = producer.produce(version, nameless=True)
+        assert error == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "as Kafka says"
+    log = cluster.broker(producer.leader).replicas.get(TopicPartition("nameless", 0)).log
+    assert log.end_offset == 0
 
 
 def test_what_was_sent_behind_a_batch_does_not_overtake_it(cluster: SmallCluster) -> None:
