@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
@@ -146,6 +147,29 @@ def test_a_held_message_that_was_handled_in_its_place_is_not_sent_again(
     assert again.code == 3
     assert again.json["orders"][0]["outcome"] == "was held, and was settled in its place"
     assert redriven(servers) == []
+
+
+def test_a_note_behind_an_open_transaction_is_waited_for(freed: str) -> None:
+    """A service's transaction began before the note and ends after it: readers see neither yet."""
+    settings = {"bootstrap.servers": freed, "log_level": "0"}
+    asked = Redrive(NAMES, "g")
+    service = Producer({**settings, "transactional.id": "service"})
+    service.init_transactions(PATIENCE_S)
+
+    async def one_after_the_other() -> dict[int, Redriven]:
+        async with Client(freed) as client:
+            first = _Sender(settings, asked, TASK)
+            letters = await read_letters(client, NAMES, TASK, keep=[1])
+            service.begin_transaction()
+            service.produce(NAMES.dead, b"", partition=0)
+            assert service.flush(PATIENCE_S) == 0
+            first.send(1, letters.records[1])
+            asyncio.get_running_loop().call_later(0.3, service.abort_transaction, PATIENCE_S)
+            return await redrive(client, asked, TASK, [1], settings)
+
+    (second,) = asyncio.run(one_after_the_other()).values()
+    assert (second.state, second.is_sent) == ("sent again", False)
+    assert redriven(freed) == [LETTER.encode()]
 
 
 def test_of_two_that_redrive_at_once_one_sends(freed: str) -> None:

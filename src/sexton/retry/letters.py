@@ -28,6 +28,7 @@ from sexton.client.listing import EARLIEST, LATEST, list_offsets
 from sexton.client.reading import PartitionReader
 from sexton.client.replica import Isolation
 from sexton.client.retry_reading import WAITING
+from sexton.client.retrying import PATIENT
 from sexton.machines.retry_pending import Pending
 from sexton.machines.retry_records import NoteSays, TaskName, read_letter
 from sexton.records.columns import Record
@@ -113,7 +114,7 @@ async def _records(
     start = (await list_offsets(client, {at: EARLIEST}))[at]
     seen = Isolation.READ_UNCOMMITTED if to_the_end else Isolation.READ_COMMITTED
     end = (await list_offsets(client, {at: LATEST}, seen))[at]
-    reader = PartitionReader(client, at, patience=WAITING)
+    reader = PartitionReader(client, at, patience=WAITING if to_the_end else PATIENT)
     async for chunk in reader.read(start, end, isolation=Isolation.READ_COMMITTED):
         for record in committed_columns(chunk, at).records():
             yield record

@@ -52,6 +52,9 @@ class Redrive(NamedTuple):
     mode: Mode = "transactional"
     again: bool = False  # also what was sent before, or settled in its place
 
+    def is_for(self, before: Redriven) -> bool:
+        return before.state == "freed" or (self.again and before.state is not None)
+
     def transactional_id(self, name: TaskName) -> str:
         """With a colon, that no instance's name has."""
         return f"sexton-retry-{self.group}-{self.names.main}-redrive:{name.partition}"
@@ -65,25 +68,27 @@ async def redrive(
     settings: Mapping[str, str] | None,
 ) -> dict[int, Redriven]:
     """By id, for messages of one partition that do not wait; without `settings` nothing is sent."""
-    sender = None if settings is None else _Sender(settings, asked, name)
-    names = asked.names
-    letters = await read_letters(client, names, name, keep=ids, to_the_end=sender is not None)
+    letters = await read_letters(client, asked.names, name)
+    before = {message: _before(letters, message) for message in ids}
+    if settings is None or not any(map(asked.is_for, before.values())):
+        return before  # nobody has to be fenced for that
+    sender = _Sender(settings, asked, name)
+    letters = await read_letters(client, asked.names, name, keep=ids, to_the_end=True)
     found = {}
     for message in ids:
         became = _before(letters, message)
-        wanted = became.state == "freed" or (asked.again and became.state is not None)
-        if sender is not None and wanted:
+        if asked.is_for(became):
             sent_as = sender.send(message, letters.records[message])
             became = Redriven(became.state, (sent_as,), is_sent=True)
         found[message] = became
     return found
 
 
-def _before(letters: Letters, id: int) -> Redriven:
-    letter = letters.last.get(id)
+def _before(letters: Letters, message: int) -> Redriven:
+    letter = letters.last.get(message)
     if letter is None:
         return Redriven(None)
-    return Redriven(letters.settled_state(letter), tuple(letters.sent.get(id, ())))
+    return Redriven(letters.settled_state(letter), tuple(letters.sent.get(message, ())))
 
 
 class _Sender:
