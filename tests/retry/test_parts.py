@@ -246,7 +246,7 @@ def test_a_key_function_that_is_cancelled_makes_its_message_poison() -> None:
     def key(_message: object) -> bytes:
         raise asyncio.CancelledError
 
-    keys, unknown = Handling(print, {}, key_of=key).keys_of([Polled(0, b"k", b"v")])
+    keys, unknown = Handling(print, {}, key_of=key).keys_of([Polled(0, b"k", b"v")], PLACE)
     assert keys == [None] and isinstance(unknown[0], asyncio.CancelledError)
 
 
@@ -492,7 +492,7 @@ def test_a_message_whose_key_cannot_be_told_is_poison(workers: int, batch: bool)
 
     handling = Handling(handle, {}, batch=batch, key_of=_odd)
     messages = [Polled(n, b"x", b"v") for n in range(5)]
-    keys, unknown = handling.keys_of(messages)
+    keys, unknown = handling.keys_of(messages, PLACE)
     assert keys == [b"k", None, b"k", None, b"k"] and list(unknown) == [1, 3]
     task = Task(TaskName("orders", 0), Settings(), Random(1), 0, 1, Pending())
     of = RoundOfTask(task.begin(0, range(5), keys), PLACE, messages, {})

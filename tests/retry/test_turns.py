@@ -16,6 +16,7 @@ from sexton.machines.retry_task import Task
 from sexton.retry import Message
 from sexton.retry.config import RetryConfig
 from sexton.retry.handlers import Handling
+from sexton.retry.headers import Headers
 from sexton.retry.messages import Payload
 from sexton.retry.owned import Owned
 from sexton.retry.pool import Pool
@@ -59,6 +60,10 @@ class Nothing:
     def tails(self, owned: object) -> list[Any]:
         del owned
         return []
+
+    def headers_at(self, name: object, offset: int) -> Headers:
+        del name, offset
+        return ()
 
 
 class Turns:

@@ -2,8 +2,9 @@
 
     read_to         every committed record of [start, end), chunk by chunk: for start-ups and tails
     retry_records   the messages at these offsets of the retry topic
+    headers_at      those of one message of the main topic
 
-Both go through our own client: a million lock records become a few arrays, not a million objects.
+They go through our own client: a million lock records become a few arrays, not a million objects.
 What aborted transactions left is taken out here, as every consumer does; on a chunk without any,
 which is nearly each of them, that is one look at the headers of its batches.
 
@@ -18,6 +19,7 @@ from contextlib import aclosing
 
 import numpy as np
 
+from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.committed import committed_batches
@@ -25,7 +27,7 @@ from sexton.client.reading import PartitionReader
 from sexton.client.replica import Chunk, Isolation
 from sexton.client.retrying import PATIENT, Patience
 from sexton.machines.retry_columns import Rows
-from sexton.machines.retry_records import RetryRecord
+from sexton.machines.retry_records import Header, RetryRecord
 from sexton.records.columns import Columns, read_headers
 from sexton.records.decoder import decode
 from sexton.records.layout import CONTROL
@@ -79,6 +81,16 @@ async def retry_records(
                 reached = max(reached, chunk.next_offset)
         left = [offset for offset in left if offset >= reached]
     return found
+
+
+async def headers_at(client: Client, at: TopicPartition, offset: int) -> tuple[Header, ...]:
+    """With U+FFFD in names that are not UTF-8."""
+    async with aclosing(PartitionReader(client, at).read(offset, offset + 1)) as chunks:
+        async for chunk in chunks:
+            columns = decode(chunk.data, str(at))
+            for row in np.flatnonzero(columns.offset == offset).tolist():
+                return read_headers(columns.headers[row])
+    raise PeerError(str(at), f"has no message at {offset} any more")
 
 
 def _messages(columns: Columns, wanted: list[int]) -> dict[int, tuple[bytes, RetryRecord]]:

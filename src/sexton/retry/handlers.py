@@ -30,6 +30,7 @@ from typing import Any
 from sexton.base.errors import ConfigError
 from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.retry_rounds import Failure, Item, Lane, Outcome, Round
+from sexton.retry.headers import shown
 from sexton.retry.messages import (
     Deserializer,
     KeyOf,
@@ -74,7 +75,8 @@ class RoundOfTask:
         payload = self.read.get(item.id)
         if payload is None:
             assert item.index >= 0, "it is read before the round runs"
-            payload = self.read[item.id] = payload_of(self.polled[item.index])
+            polled = self.polled[item.index]
+            payload = self.read[item.id] = payload_of(polled, self.place.headers_at)
         return payload
 
     def message(self, item: Item) -> Message:
@@ -185,7 +187,7 @@ class Handling:
                 message = Message(place, polled.offset(), polled.key(), polled.value(), polled)
                 if key_of is not None:
                     calm.poison = NO_KEY
-                    _key(key_of(polled))
+                    _key(key_of(shown(polled, place.headers_at)))
                     calm.poison = ""
                 if opens:
                     calm.poison = NOT_READ
@@ -239,7 +241,9 @@ class Handling:
 
     # ── keys ──
 
-    def keys_of(self, polled: Sequence[Any]) -> tuple[list[bytes | None], dict[int, BaseException]]:
+    def keys_of(
+        self, polled: Sequence[Any], place: Place
+    ) -> tuple[list[bytes | None], dict[int, BaseException]]:
         """What each is to stay in order with; and of which rows, and why, that cannot be told."""
         key_of = self.key_of
         if key_of is None:
@@ -247,7 +251,7 @@ class Handling:
         keys, unknown = list[bytes | None](), dict[int, BaseException]()
         for row, message in enumerate(polled):
             try:
-                keys.append(_key(key_of(message)))
+                keys.append(_key(key_of(shown(message, place.headers_at))))
             except _FAILED as error:
                 keys.append(None)
                 unknown[row] = error

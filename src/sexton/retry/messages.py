@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable
 from operator import index
 from typing import Any, NamedTuple, SupportsIndex
 
-Headers = tuple[tuple[str, bytes | None], ...]
+from sexton.retry.headers import Headers, HeadersAt, headers_of, nowhere
+
 # Topic, value, key, partition, headers, and the offset of the message whose handler sent it.
 Output = tuple[str, bytes | None, bytes | None, int, Headers, int]
 Deserializer = Callable[[bytes | None], Any]
@@ -44,15 +45,10 @@ class Payload(NamedTuple):
         return size
 
 
-def payload_of(message: Any) -> Payload:
+def payload_of(message: Any, headers_at: HeadersAt) -> Payload:
     """Of what confluent-kafka has polled."""
-    headers = message.headers()
-    return Payload(
-        message.key(),
-        message.value(),
-        tuple(headers) if headers else (),
-        message.timestamp()[1],
-    )
+    headers = headers_of(message, headers_at)
+    return Payload(message.key(), message.value(), headers, message.timestamp()[1])
 
 
 class Token(NamedTuple):
@@ -69,6 +65,7 @@ class Place(NamedTuple):
     topic: str
     partition: int
     generation: int
+    headers_at: HeadersAt = nowhere  # for those that confluent-kafka cannot show
 
 
 class Message:
@@ -103,7 +100,7 @@ class Message:
     def payload(self) -> Payload:
         """As it is in the topic."""
         if not isinstance(self._from, Payload):
-            self._from = payload_of(self._from)
+            self._from = payload_of(self._from, self._place.headers_at)
         payload: Payload = self._from
         return payload
 

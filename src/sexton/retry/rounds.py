@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from sexton.base.errors import SextonError
@@ -101,16 +102,18 @@ class Rounds:
 
     def _begun(self, owned: Owned, task: Task, messages: Any) -> RoundOfTask:
         offsets = [message.offset() for message in messages]
-        keys, unknown = self._handling.keys_of(messages)
+        place = self._place(task)
+        keys, unknown = self._handling.keys_of(messages, place)
         begins = task.begin(now(), offsets, keys, None, owned.cache)
         read = owned.cache.of([item.id for item in begins.retries])
-        of = RoundOfTask(begins, self._place(task), messages, read)
+        of = RoundOfTask(begins, place, messages, read)
         if unknown:
             self._handling.note_unknown(of, unknown)
         return of
 
     def _place(self, task: Task) -> Place:
-        return Place(task.name.topic, task.name.partition, self.generation)
+        headers_at = partial(self._io.headers_at, task.name)
+        return Place(task.name.topic, task.name.partition, self.generation, headers_at)
 
     # ── messages that are read back ──
 

@@ -3,6 +3,7 @@
 prepare     topics made and checked, once
 start_up    one task, after another look at the topics
 payloads    messages of the retry topic, by id
+headers_at  those of a message of the main topic that confluent-kafka cannot show
 tails       what was written to retry topics since: operators' commands; and has main grown?
 """
 
@@ -24,9 +25,10 @@ from sexton.machines.retry_settings import Standing, check_growth
 from sexton.machines.retry_task import Row, Task
 from sexton.retry.background import Background
 from sexton.retry.config import RetryConfig
+from sexton.retry.headers import Headers
 from sexton.retry.messages import Payload
 from sexton.retry.owned import Owned
-from sexton.retry.reading import payload_in, read_to, retry_records
+from sexton.retry.reading import headers_at, payload_in, read_to, retry_records
 from sexton.retry.starting import STABLE, metadata_in, start_up
 from sexton.retry.topics import Shape, check, prepare
 
@@ -108,6 +110,11 @@ class TasksIo:
             for message, offset in offsets.items()
             if offset in found and found[offset][0] == name.id_of(message)
         }
+
+    def headers_at(self, name: TaskName, offset: int) -> Headers:
+        """Of a message of the main topic; waits for them."""
+        at = TopicPartition(name.topic, name.partition)
+        return self._background.submit(headers_at(self._background.client, at, offset)).result()
 
     # ── commands ──
 
