@@ -6,6 +6,7 @@ Batches are made by hand here (`retry_pipelines`); `test_retry_stream` has a que
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -36,11 +37,11 @@ from sexton.spark.retry import pipeline_of
 from sexton.spark.retry_handling import outputs_of
 from sexton.spark.retry_reading import TELL_AGAIN_MS, Owned
 from sexton.spark.retry_tick import Alarm, TickReader, now_ms
-from sexton.spark.sink_protocol import PREFIX, STEPS
+from sexton.spark.sink_protocol import PREFIX, STEPS, TooSlow
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.spark.retry_pipelines import ROWS, SETTINGS, Driver, handle, locks, outputs, pipeline
-from tests.spark.sink_faults import Injected, committed, fail_at, trouble
+from tests.spark.sink_faults import Injected, committed, fail_at, trouble, until_over
 
 
 def test_a_failing_row_blocks_its_key_whoever_dies_on_the_way(
@@ -143,6 +144,31 @@ def test_a_position_that_stays_is_told_again_before_kafka_forgets_it() -> None:
     assert owned.is_told(7, seven, 1_000 + TELL_AGAIN_MS - 1)
     assert not owned.is_told(7, seven, 1_000 + TELL_AGAIN_MS)
     assert not owned.is_told(8, seven, 1_000)
+
+
+def test_a_batch_that_kafka_has_timed_out_before_its_commit_gets_more_time(
+    spark: SparkSession, three: EmbeddedCluster, tmp_path: Path
+) -> None:
+    ours = pipeline(three, "hurried")
+    ours = replace(ours, sink=replace(ours.sink, timeout_ms=100))
+    asked, over = tmp_path / "asked", tmp_path / "over"
+
+    def late(step: str, _batch: int) -> None:
+        if step == "answered" and not asked.exists():
+            asked.touch()
+            until(over.exists, "the end of the transaction")
+
+    def watch() -> None:
+        until(asked.exists, "a batch that is sent")
+        three.let_time_pass(10_000)  # so often Kafka looks for transactions that are timed out
+        until_over(three, ours.name)
+        over.touch()
+
+    with ThreadPoolExecutor() as beside:
+        watching = beside.submit(watch)
+        with pytest.raises(TooSlow, match=r"transaction.timeout.ms \(100\)"):
+            Driver(spark, ours, late).run(0, range(2))
+        watching.result()
 
 
 def test_a_query_that_runs_does_not_mind_that_replicas_are_moved(

@@ -55,7 +55,7 @@ from sexton.spark.retry_tick import now_ms
 from sexton.spark.retry_topics import Topics, check, prepare
 from sexton.spark.sink_encoding import Encoding
 from sexton.spark.sink_marker import Marker
-from sexton.spark.sink_protocol import Answer, Plan, begin, commit
+from sexton.spark.sink_protocol import Answer, Plan, begin, commit, in_time
 from sexton.spark.sink_settings import SinkSettings
 
 if TYPE_CHECKING:
@@ -171,10 +171,11 @@ class Attempt:
             ours = list(self._records(known, rounds, commits, payloads))
             records = sum(row.records for row in seen) + len(ours)
             runs = sorted({row.run for row in seen}) if self.pipeline.rules.keeps else None
-            answers = self._sent(kept, runs, ours, records, taking.encoding)
+            with in_time(self.plan):
+                answers = self._sent(kept, runs, ours, records, taking.encoding)
+                return self._committed(known, commits, answers, records)
         finally:
             forget(kept)
-        return self._committed(known, commits, answers, records)
 
     def _payloads(self, number: int, taken: Round) -> dict[int, RetryRecord]:
         wanted = [(item.id, item.retry_offset) for item in taken.retries]

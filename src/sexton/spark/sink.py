@@ -25,7 +25,7 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sexton.base.errors import ConfigError, Refused
+from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
 from sexton.records.layout import Codec
 from sexton.spark.session import ARROW_BATCH_BYTES, arrow_batches_of, setting
@@ -36,15 +36,14 @@ from sexton.spark.sink_line import Line, Talk
 from sexton.spark.sink_marker import Batch
 from sexton.spark.sink_protocol import (
     JOB,
-    OVER,
     Answer,
     Plan,
     beginning,
     commit,
     deliver,
+    in_time,
     is_ours,
     send,
-    too_slow,
 )
 from sexton.spark.sink_senders import (
     Senders,
@@ -199,7 +198,7 @@ def _written(
         way = Way.LONG
         if number == 1 and settings.senders == 1:
             way = ways.choose(df, plan.timeout_ms)
-        with line.talk() as talk:
+        with line.talk() as talk, in_time(plan):
             return _attempt(df, settings, plan, ways, way, talk)
 
     return insist(
@@ -211,7 +210,6 @@ def _written(
 def _attempt(
     df: DataFrame, settings: SinkSettings, plan: Plan, ways: Ways, way: Way, talk: Talk
 ) -> bool:
-    began_s = time.monotonic()
     answers: list[Answer] = []
     if way is Way.HERE:
         way, answers = _from_here(df, settings, plan, ways, talk)
@@ -226,13 +224,7 @@ def _attempt(
     if not answers:  # Spark knows that there are no rows, and has run no sender
         plan = replace(plan, senders=1)
         answers = [send(plan, [])]
-    try:
-        written = commit(plan, answers, talk) or is_ours(plan, answers)
-    except Refused as error:
-        took_ms = int((time.monotonic() - began_s) * 1000)
-        if error.error in OVER and took_ms >= plan.timeout_ms:
-            raise too_slow(plan, took_ms) from error
-        raise
+    written = commit(plan, answers, talk) or is_ours(plan, answers)
     rows_sent, sent = sum(each.records for each in answers), sum(each.size for each in answers)
     ways.wrote(rows_sent, sent, packed=settings.codec is not Codec.NONE)
     return written

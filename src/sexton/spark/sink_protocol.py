@@ -265,6 +265,19 @@ def too_slow(plan: Plan, took_ms: int) -> TooSlow:
     return TooSlow(plan.batch.pipeline, why, hint)
 
 
+@contextmanager
+def in_time(plan: Plan) -> Iterator[None]:
+    """Whoever is refused in here after its time was over has been too slow."""
+    began_s = time.monotonic()
+    try:
+        yield
+    except Refused as error:
+        took_ms = int((time.monotonic() - began_s) * 1000)
+        if error.error in OVER and took_ms >= plan.timeout_ms:
+            raise too_slow(plan, took_ms) from error
+        raise
+
+
 def _of_one_attempt(plan: Plan, answers: Sequence[Answer]) -> Begun:
     found = sorted(answer.sender for answer in answers)
     if found != list(range(plan.senders)):
