@@ -109,6 +109,16 @@ def test_a_reason_is_one_line() -> None:
     assert len(long) == 500 and long.endswith("…")
 
 
+def test_an_error_that_cannot_say_what_it_is_has_a_reason_all_the_same() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            return self.message  # type: ignore[attr-defined, no-any-return]  # it has none
+
+    found = failure_of(Mute())
+    assert found.reason.endswith("Mute: (its own text cannot be had: AttributeError)")
+    assert found.exception.endswith("Mute")
+
+
 def test_a_member_without_a_name_or_a_generation_is_nobody() -> None:
     def told(generation: int, member: bytes) -> bytes:
         return b"CGMDv2:" + struct.pack("=i", generation) + b"g\0" + member + b"\0\x01"

@@ -94,10 +94,18 @@ def outcome_of(error: BaseException, errors: Errors) -> Outcome:
 def failure_of(error: BaseException, *, with_stack: bool = True) -> Failure:
     """What the lock record and the dead letter say about it."""
     name = type(error).__qualname__
-    said = str(error)
+    said = _said(error)
     reason = said if isinstance(error, Verdict) and said else f"{name}: {said}" if said else name
     stack = "".join(traceback.format_exception(error)) if with_stack else ""
     return Failure(_short(reason, MOST_REASON), name, stack[-MOST_STACK:])
+
+
+def _said(error: BaseException) -> str:
+    """An exception of somebody's own may fail to say anything, which is not to end the instance."""
+    try:
+        return str(error)
+    except Exception as failed:  # noqa: BLE001 - whatever it is
+        return f"(its own text cannot be had: {type(failed).__qualname__})"
 
 
 def _short(text: str, most: int) -> str:
