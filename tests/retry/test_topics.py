@@ -78,15 +78,16 @@ def test_a_main_topic_without_a_limit_is_no_trouble(kafka: EmbeddedCluster) -> N
         retry.wait_until_ready(PATIENCE_S)
 
 
+@pytest.mark.parametrize(("key", "value"), [(1, 99_900), (99_900, 1)])
 def test_a_message_as_large_as_the_main_topic_takes_can_wait_and_die(
-    kafka: EmbeddedCluster,
+    kafka: EmbeddedCluster, key: int, value: int
 ) -> None:
     def fail(message: Message) -> None:
         raise ValueError("x" * 100_000)
 
     kafka.create_topic("orders", 1, {"max.message.bytes": 100_000})
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    producer.produce("orders", Random(1).randbytes(99_900), b"k")
+    producer.produce("orders", Random(1).randbytes(value), Random(2).randbytes(key))
     assert producer.flush(PATIENCE_S) == 0
     with OrderedRetry(
         fail, topic="orders", group="g", bootstrap_servers=kafka.bootstrap_servers,

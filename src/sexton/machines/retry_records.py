@@ -116,6 +116,9 @@ _OURS = (
     _VALUE := "sexton.retry.value",
     _TIMESTAMP := "sexton.retry.timestamp",
 )
+# In the place of the lock key: it is the message's own. A key may be as large as a message, and to
+# write it twice could make one that the main topic took too large for the retry topic.
+_SAME_KEY = "sexton.retry.lock-key.same"
 
 
 class RetryRecord(NamedTuple):
@@ -135,9 +138,12 @@ class RetryRecord(NamedTuple):
     def decode(cls, value: bytes, headers: Sequence[Header]) -> RetryRecord:
         """Ours are the last four: the message may have headers of the same name itself."""
         theirs, ours = tuple(headers[:-4]), headers[-4:]
-        if tuple(name for name, _ in ours) != _OURS:
+        names = tuple(name for name, _ in ours)
+        is_same = names == (_KEY, _SAME_KEY, _VALUE, _TIMESTAMP)
+        if names != _OURS and not is_same:
             raise CorruptLog("retry record", "its last headers are not those of a retry record")
         key, lock_key, kept, timestamp = (told for _, told in ours)
+        lock_key = key if is_same else lock_key
         shown = None if kept == b"null" else value
         return cls(key, lock_key, shown, theirs, int(timestamp or b"-1"))
 
@@ -153,7 +159,7 @@ def retry_headers(
     return [
         *headers,
         (_KEY, key),
-        (_LOCK_KEY, lock_key),
+        (_SAME_KEY, None) if lock_key == key else (_LOCK_KEY, lock_key),
         (_VALUE, kept),
         (_TIMESTAMP, b"%d" % timestamp_ms),
     ]
