@@ -34,11 +34,12 @@ from sexton.broker.stream import Stream
 from sexton.broker.traffic import Traffic
 from sexton.node import api_versions, apis
 from sexton.node.outside import Asked, Event, Left
+from sexton.node.produce import errors_in
 from sexton.protocol import registry
 from sexton.protocol.frames import UnsupportedRequest, decode_request, encode_response_parts
 from sexton.protocol.messages.api_versions import ApiVersionsRequest
 from sexton.protocol.messages.fetch import FetchRequest
-from sexton.protocol.messages.produce import ProduceRequest
+from sexton.protocol.messages.produce import ProduceRequest, ProduceResponse
 from sexton.protocol.wire import Buffer, Request, Response
 
 if TYPE_CHECKING:
@@ -89,12 +90,23 @@ class Slot:
 
 @dataclass(slots=True, eq=False)
 class _Nobody:
-    """Who has asked for no answer (acks=0)."""
+    """Who has asked for no answer (acks=0).
+
+    The only way to say that something went wrong is to close the connection, as Kafka does. A
+    producer then asks anew who leads; else it would go on sending to who does not, for minutes.
+    """
 
     connection: Connection
 
     def answer(self, response: object) -> None:
-        log.error("nobody waits for %s", type(response).__name__)
+        if isinstance(response, ProduceResponse):
+            self.connection.complain(
+                "%s wants no answer, and there was an error: %s; the connection is closed",
+                ", ".join(sorted(errors_in(response))),
+            )
+            self.connection.close()
+        else:
+            log.error("nobody waits for %s", type(response).__name__)
 
     def fail(self) -> None:
         self.connection.close()

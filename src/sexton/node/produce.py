@@ -4,6 +4,7 @@ Versions 3 to 13; from 12 on a transactional client leaves it to the partition's
 partition to its transaction (TV2, KIP-890).
 
     acks 0    no answer           acks 1   appended here           acks -1   the whole ISR has it
+              but to an error
 
 When a request's time is up, each of its partitions that is settled is answered with what came of
 it, and the others with REQUEST_TIMED_OUT: what was not replicated in time may still be.
@@ -253,10 +254,16 @@ class Produce:
             self._watch()
 
     def _send(self, call: _Call) -> None:
-        if not call.sent and call.acks != 0:
+        if not call.sent and (call.acks != 0 or errors_in(call.response)):
             self._site.outside.answer(call.caller, call.response)
         call.sent = True
         self._waiting.pop(call, None)
+
+
+def errors_in(response: ProduceResponse) -> set[str]:
+    """The names of what went wrong, in any of its partitions."""
+    results = (each for topic in response.responses for each in topic.partition_responses)
+    return {KafkaError(each.error_code).name for each in results if each.error_code}
 
 
 def _first_header(records: Buffer) -> BatchHeader:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sexton.base.kafka_errors import KafkaError
 from sexton.broker.limits import Limits
 from sexton.broker.listener import ListenerConfig
 from sexton.node import apis
@@ -16,7 +17,12 @@ from sexton.protocol import decode_response, encode_request, registry
 from sexton.protocol.frames import correlation_id
 from sexton.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from sexton.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from sexton.protocol.messages.produce import ProduceRequest
+from sexton.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from sexton.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from sexton.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.unit.broker.listening import Listening, Peer
@@ -240,6 +246,20 @@ def test_nobody_answers_who_wants_no_answer(listening: Listening) -> None:
         listening.answer(0, HeartbeatResponse())  # a mistake of the node
         listening.answer(1, HeartbeatResponse())
         assert correlation_id(peer.frame()) == 2
+
+
+def test_who_wants_no_answer_hears_of_an_error_by_the_end_of_the_connection(
+    listening: Listening,
+) -> None:
+    """Else it would not ask who leads now, and all that it sends would be lost."""
+    refused = PartitionProduceResponse(0, KafkaError.NOT_LEADER_OR_FOLLOWER)
+    with listening.connect() as peer:
+        peer.send(encode_request(ProduceRequest(acks=0), 9, 1, "test"))
+        listening.wait_for(lambda: len(listening.node.asked) == 1)
+        listening.answer(
+            0, ProduceResponse([TopicProduceResponse("t", partition_responses=[refused])])
+        )
+        assert peer.is_closed()
 
 
 def test_a_failure_ends_a_connection_without_an_answer(listening: Listening) -> None:

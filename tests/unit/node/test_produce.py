@@ -6,6 +6,7 @@ import pytest
 
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
+from sexton.node.produce import errors_in
 from sexton.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -17,10 +18,11 @@ from sexton.protocol.messages.metadata import MetadataRequest, MetadataRequestTo
 from sexton.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
+    ProduceResponse,
     TopicProduceData,
 )
 from sexton.records.few import few_batch
-from tests.unit.node.small_cluster import SmallCluster
+from tests.unit.node.small_cluster import CLIENT, SmallCluster
 
 TRANSACTION = 1  # the kind of key that a coordinator is looked for
 
@@ -142,3 +144,20 @@ def test_where_nothing_was_sent_away_an_older_producer_may_go_on_at_any_sequence
     producer = Producer(cluster, "going-on")
     producer.add_partition()
     assert producer.produce(9, sequence=7) == KafkaError.NONE
+
+
+def test_who_wants_no_answer_is_answered_only_if_something_went_wrong(
+    cluster: SmallCluster,
+) -> None:
+    producer = Producer(cluster, "no-answer")
+    batch = few_batch([(b"k", b"v")], cluster.world.now_ms)
+    data = TopicProduceData("no-answer", partition_data=[PartitionProduceData(0, batch)])
+    request = ProduceRequest(None, 0, 10_000, [data])
+    answers: dict[int, list[object]] = {1: [], 2: [], 3: []}
+    for node, heard in answers.items():
+        cluster.world.send(CLIENT, node, request, heard.append, 60_000, 12)
+    cluster.wait(1000)
+    assert answers.pop(producer.leader) == []
+    for (answer,) in answers.values():
+        assert isinstance(answer, ProduceResponse)
+        assert errors_in(answer) == {"NOT_LEADER_OR_FOLLOWER"}
