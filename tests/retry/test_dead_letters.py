@@ -149,6 +149,24 @@ def test_a_held_message_that_was_handled_in_its_place_is_not_sent_again(
     assert redriven(servers) == []
 
 
+def test_the_end_of_a_transaction_is_no_message_that_waits(
+    servers: str, run_sexton: RunSexton
+) -> None:
+    """Redrive writes one, and its marker is the last in the main topic: nobody ever reads it."""
+    send(servers, "orders", keys=2, numbers=range(1))
+    broken = [b"1:0"]
+    with service(servers, broken) as retry:
+        until(lambda: retry.count("dead") == 1, "a dead letter", PATIENCE_S)
+        broken.clear()
+        assert run_sexton("retry", "redrive", LETTER, *about(servers)).code == 0
+        until(lambda: retry.count("attempts", outcome="done") == 2, "it is handled", PATIENCE_S)
+    status = run_sexton("retry", "status", *about(servers)).json
+    assert status["summary"]["lag"] == 0
+    assert [each["lag"] for each in status["partitions"]] == [0]
+    send(servers, "orders", keys=1, numbers=range(3))
+    assert run_sexton("retry", "status", *about(servers)).json["summary"]["lag"] == 3
+
+
 def test_a_note_behind_an_open_transaction_is_waited_for(freed: str) -> None:
     """A service's transaction began before the note and ends after it: readers see neither yet."""
     settings = {"bootstrap.servers": freed, "log_level": "0"}

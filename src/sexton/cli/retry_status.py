@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from sexton.base.findings import Finding
@@ -30,7 +31,6 @@ from sexton.report.tables import Column, Row, number
 
 if TYPE_CHECKING:
     from sexton.client.client import Client
-    from sexton.retry.letters import Letters
     from sexton.retry.looking import Seen
 
 EXAMPLES = (
@@ -72,29 +72,31 @@ def command(
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
 
-    async def work(client: Client) -> list[tuple[Letters, Seen]]:
-        from sexton.retry.looking import look_with_letters
+    async def work(client: Client) -> list[tuple[Seen, int, int]]:
+        from sexton.retry.looking import lag_of, look_with_letters
 
-        return await look_with_letters(client, names, group, mode)
+        return [
+            (seen, await lag_of(client, seen), letters.freed(seen.task.pending))
+            for letters, seen in await look_with_letters(client, names, group, mode)
+        ]
 
     with Output("retry status", format) as out:
         found = Reach(bootstrap, settings, command_config, data).with_client(work)
-        seen = [each for _, each in found]
-        freed = [letters.freed(each.task.pending) for letters, each in found]
-        out.rows("partitions", COLUMNS, map(_row, seen, freed))
+        seen = [each for each, _lag, _freed in found]
+        out.rows("partitions", COLUMNS, starmap(_row, found))
         for each in seen:
             _tell_held(out, each)
         pending = [each.task.pending for each in seen]
         oldest = [ms for each in pending if (ms := each.oldest_since_ms()) is not None]
         out.summarize(
-            lag=sum(each.lag for each in seen),
+            lag=sum(lag for _seen, lag, _freed in found),
             locked_keys=sum(len(each.by_key) for each in pending),
             depth=sum(map(len, pending)),
             held=sum(map(_held, seen)),
             oldest=age(min(oldest, default=None)),
             stale=sum(len(each.task.stale.locks) for each in seen),
             orphans=sum(len(each.task.orders.orphans) for each in seen),
-            freed=sum(freed),
+            freed=sum(freed for _seen, _lag, freed in found),
         )
 
 
@@ -119,12 +121,12 @@ def _tell_held(out: Output, seen: Seen) -> None:
         )
 
 
-def _row(seen: Seen, freed: int) -> Row:
+def _row(seen: Seen, lag: int, freed: int) -> Row:
     task, pending = seen.task, seen.task.pending
     return (
         seen.name.partition,
         task.position,
-        seen.lag,
+        lag,
         len(pending.by_key),
         len(pending),
         _held(seen),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from sexton.base.errors import ConfigError
+from sexton.base.errors import ConfigError, Refused
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.listing import EARLIEST, LATEST, list_offsets
@@ -26,6 +26,8 @@ from sexton.retry.letters import Letters, read_letters
 from sexton.retry.reading import committed_columns
 from sexton.retry.starting import start_up
 from sexton.retry.topics import Names, Shape, check
+
+FEW = 1000  # messages that are quickly read
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,29 @@ async def look_with_letters(
     partitions = [TaskName(names.main, number) for number in range(shape.partitions)]
     letters = await asyncio.gather(*(read_letters(client, names, name) for name in partitions))
     return list(zip(letters, await look(client, names, group, mode), strict=True))
+
+
+async def lag_of(client: Client, seen: Seen) -> int:
+    """Messages of the main topic that were not read yet.
+
+    Offsets are counted where that is many. Where it is few, what nobody is ever shown is not: the
+    marker of a transaction may be the last in the topic, and it would look as if one were left.
+    """
+    if not 0 < seen.lag <= FEW:
+        return seen.lag
+    at, start = TopicPartition(seen.name.topic, seen.name.partition), seen.task.position
+    shown = 0
+    try:
+        stable = (await list_offsets(client, {at: LATEST}, Isolation.READ_COMMITTED))[at]
+        end = max(start, min(stable, seen.end))
+        reader = PartitionReader(client, at)
+        async for chunk in reader.read(start, end, isolation=Isolation.READ_COMMITTED):
+            columns = committed_columns(chunk, at)
+            within = (columns.offset >= start) & (columns.offset < end)
+            shown += int((within & ~columns.is_control).sum())
+    except Refused:  # not everybody who looks may read messages, and the first may be deleted
+        return seen.lag
+    return shown + seen.end - end
 
 
 async def _shape(client: Client, names: Names) -> Shape:
