@@ -24,6 +24,7 @@ from sexton.node.outside import Caller
 from sexton.node.replica import Replica
 from sexton.node.site import Site
 from sexton.node.verification import Question, Verification, Verify
+from sexton.node.waking import Waking
 from sexton.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -59,6 +60,7 @@ class GroupOffsets:
         self._groups = groups
         self._verification = Verification(verify)
         self.machines: dict[TopicPartition, Offsets] = {}
+        self._waking = Waking(site, lambda at: self._tell(at, machine.Tick()))
         self._topics: dict[str, str] = {}  # that there were, with their ids
         self._missed: dict[tuple[TopicPartition, int], Gone] = {}  # in a term, while it is loaded
         coordinators.keep(CONSUMER_OFFSETS, self._load, self._unload)
@@ -115,6 +117,7 @@ class GroupOffsets:
         if partition in self.machines:
             self._tell(partition, machine.Unload())
             del self.machines[partition]
+            self._waking.forget(partition)
 
     def _tell(self, partition: TopicPartition, event: machine.Event) -> None:
         offsets = self.machines.get(partition)
@@ -143,14 +146,7 @@ class GroupOffsets:
                 case machine.Answer(caller, answer):
                     cast("Then", caller)(answer)
                 case machine.WakeAt(at_ms):
-                    self._tick_at(partition, offsets, at_ms)
-
-    def _tick_at(self, partition: TopicPartition, offsets: Offsets, at_ms: int) -> None:
-        def tick() -> None:
-            if self.machines.get(partition) is offsets:
-                self._tell(partition, machine.Tick())
-
-        self._site.outside.after(max(at_ms - self._site.now_ms, 0), tick)
+                    self._waking.after(partition, at_ms - self._site.now_ms)
 
     def _append(self, partition: TopicPartition, token: int, batch: bytes) -> None:
         offsets = self.machines[partition]

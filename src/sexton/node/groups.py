@@ -26,6 +26,7 @@ from sexton.machines.offset_messages import GroupChanged
 from sexton.node.coordinators import CONSUMER_OFFSETS, Coordinators
 from sexton.node.outside import Caller
 from sexton.node.site import Site
+from sexton.node.waking import Waking
 from sexton.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from sexton.protocol.messages.join_group import JoinGroupResponse
 from sexton.records.few import few_batch
@@ -40,6 +41,7 @@ class Groups:
         self._site = site
         self._coordinators = coordinators
         self.machines: dict[TopicPartition, Machine] = {}
+        self._waking = Waking(site, lambda at: self.tell(at, machine.Tick()))
         self._changed: Changed = lambda _partition, _change: None
         self._topics: dict[str, machine.Topic] | None = None  # None: to be looked up again
         for name in site.config.group_consumer_assignors:
@@ -81,6 +83,7 @@ class Groups:
         if partition in self.machines:
             self.tell(partition, machine.Unload())
             del self.machines[partition]
+            self._waking.forget(partition)
 
     def forget_empty(self, partition: TopicPartition, with_offsets: frozenset[str]) -> None:
         self.tell(partition, machine.ForgetEmpty(with_offsets))
@@ -102,16 +105,9 @@ class Groups:
                 case machine.Answer(caller, answer):
                     cast("Then", caller)(answer)
                 case machine.WakeAt(clock_ms):
-                    self._tick_at(partition, groups, clock_ms)
+                    self._waking.after(partition, clock_ms - self._site.clock_ms)
                 case GroupChanged():
                     self._changed(partition, effect)
-
-    def _tick_at(self, partition: TopicPartition, groups: Machine, clock_ms: int) -> None:
-        def tick() -> None:
-            if self.machines.get(partition) is groups:
-                self.tell(partition, machine.Tick())
-
-        self._site.outside.after(max(clock_ms - self._site.clock_ms, 0), tick)
 
     def _append(
         self,

@@ -33,6 +33,7 @@ from sexton.node.outside import Caller
 from sexton.node.producer_ids import ProducerIds
 from sexton.node.replica import Replica
 from sexton.node.site import Site
+from sexton.node.waking import Waking
 from sexton.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -69,6 +70,7 @@ class Transactions:
         self._coordinators = coordinators
         self._producer_ids = producer_ids
         self.machines: dict[TopicPartition, Coordinator] = {}
+        self._waking = Waking(site, lambda at: self._tell(at, machine.Tick()))
         self._adding = Adding(site, self.request)
         coordinators.keep(TRANSACTION_STATE, self._load, self._unload)
 
@@ -97,6 +99,7 @@ class Transactions:
         if partition in self.machines:
             self._tell(partition, machine.Unload())
             del self.machines[partition]
+            self._waking.forget(partition)
 
     def _tell(self, partition: TopicPartition, event: machine.Event) -> None:
         coordinator = self.machines.get(partition)
@@ -113,14 +116,7 @@ class Transactions:
                 case machine.NeedProducerId(token):
                     self._need_producer_id(partition, token)
                 case machine.WakeAt(at_ms):
-                    self._tick_at(partition, coordinator, at_ms)
-
-    def _tick_at(self, partition: TopicPartition, coordinator: Coordinator, at_ms: int) -> None:
-        def tick() -> None:
-            if self.machines.get(partition) is coordinator:
-                self._tell(partition, machine.Tick())
-
-        self._site.outside.after(max(at_ms - self._site.now_ms, 0), tick)
+                    self._waking.after(partition, at_ms - self._site.now_ms)
 
     # ── what the machine wants done ──
 
