@@ -261,6 +261,20 @@ def test_so_do_all_topics_together(kafka: EmbeddedCluster) -> None:
         retry.close()
 
 
+@pytest.mark.parametrize("topic", ["orders", "orders.g.locks"])
+def test_a_topic_that_is_another_one_now_stops_them_too(kafka: EmbeddedCluster, topic: str) -> None:
+    """Or what the new one has below the position in the old one would never be handled."""
+    kafka.create_topic("orders", 1)
+    retry = _start(kafka, commands_every_s=0.1).start()
+    send(kafka.bootstrap_servers, "orders", 1, range(3))
+    until(lambda: [each.position for each in retry.standings] == [3], "three are done", PATIENCE_S)
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic, 1, {"cleanup.policy": "compact"})
+    until(lambda: retry._failed is not None, "it notices", PATIENCE_S)
+    with pytest.raises(ConfigError, match=f"{topic}: was deleted and created again"):
+        retry.close()
+
+
 def test_names_can_be_chosen() -> None:
     names = Names.of("orders", "g", retry="a", locks="b")
     assert names.beside == ("a", "b", "orders.g.dead")

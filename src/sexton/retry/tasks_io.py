@@ -4,7 +4,8 @@ prepare     topics made and checked, once
 start_up    one task, after another look at the topics
 payloads    messages of the retry topic, by id
 headers_at  those of a message of the main topic that confluent-kafka cannot show
-tails       what was written to retry topics since: operators' commands; and has main grown?
+tails       what was written to retry topics since: operators' commands; and has main grown, or is
+            it another topic of the same name?
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class TasksIo:
         self._background = background
         self._config = config
         self._partitions = 0
+        self._topic_ids: dict[str, bytes] = {}
         self._tailing: Future[list[Tail]] | None = None
         self._tailed_s = monotonic()
 
@@ -52,6 +54,7 @@ class TasksIo:
             )
         ).result()  # fmt: skip
         self._partitions = shape.partitions
+        self._background.submit(self._look_at_topics()).result()
         if not config.accept_growth:
             self._background.submit(self._check_growth(shape.partitions)).result()
         return shape
@@ -137,16 +140,23 @@ class TasksIo:
                 self._tailing = self._background.submit(self._tails(wanted))
         return []
 
-    async def _look_for_growth(self) -> None:
-        """The group hears of it after minutes, and then only of new partitions: by that time keys
-        may have moved between the old ones."""
-        main = self._config.names.main
-        found = (await self._background.client.topology([main])).topics
-        if main in found and len(found[main].partitions) > self._partitions:
+    async def _look_at_topics(self) -> None:
+        """The group hears of growth after minutes, and then only of new partitions: by that time
+        keys may have moved between the old ones. Of another topic with the same name it never
+        hears: what is in front of the position that we had in the old one would be left out."""
+        names = self._config.names
+        topics = [names.main, names.retry, names.locks]
+        found = (await self._background.client.topology(topics)).topics
+        for name, topic in found.items():
+            if self._topic_ids.setdefault(name, topic.topic_id) != topic.topic_id:
+                why = "was deleted and created again while this instance ran"
+                hint = "start all instances again; if the main topic is new, delete its lock and "
+                raise ConfigError(name, why, f"{hint}retry topics first")
+        if names.main in found and len(found[names.main].partitions) > self._partitions:
             await self._check_partitions()
 
     async def _tails(self, wanted: dict[TaskName, int]) -> list[Tail]:
-        await self._look_for_growth()
+        await self._look_at_topics()
         client, retry = self._background.client, self._config.names.retry
         places = {TopicPartition(retry, name.partition): name for name in wanted}
         ends = await list_offsets(client, dict.fromkeys(places, LATEST), Isolation.READ_COMMITTED)
