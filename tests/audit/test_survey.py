@@ -293,3 +293,28 @@ def test_copies_of_records_without_keys_are_compared_batch_by_batch(
     paths.append(copy("coffee", "three"))
     (finding,) = run_files_survey(paths, LocalRunner()).findings
     assert "different records at offset 0" in finding.message
+
+
+def test_a_replica_that_lost_its_first_segment_is_named(cluster: EmbeddedCluster) -> None:
+    """Its log begins later than its leader's, and it is in sync: somebody deleted a file.
+
+    Where records are deleted for their age, logs begin at different offsets all the time.
+    """
+    topic, at = "whole", At("whole", 0)
+    policy = {"cleanup.policy": "compact", "segment.bytes": "1048576"}
+    cluster.create_topic(topic, [[1, 2, 3]], policy)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in range(4):
+        producer.produce(topic, bytes(600_000), f"key {number}")
+        assert producer.flush(30) == 0
+    cluster.stop(3)
+    first, *_others = sorted(cluster.data_directory(3).rglob(f"{at}/*.log"))
+    first.unlink()
+    cluster.restart(3)
+    cluster.wait_until_in_sync(topic, 0)
+    question = Wanted(cluster.bootstrap_servers, topics=(topic,))
+    (finding,) = run_survey(question, LocalRunner()).findings
+    assert (finding.code, finding.replicas, finding.key) == ("missing-record", (3,), b"key 0")
+    assert finding.verdict.right == (1, 2) and "begins at offset 1" in finding.verdict.because
+    cluster.alter_topic(topic, {"cleanup.policy": "compact,delete", "retention.ms": "-1"})
+    assert not list(run_survey(question, LocalRunner()).findings)

@@ -134,7 +134,7 @@ def key_suspicions(found: Sequence[BucketEntries]) -> list[KeySuspicion]:
             if not _may_be_hidden(each.facts, by_node[node].get(key))
         }
         last = max((entry.offset for entry in entries.values() if entry is not None), default=-1)
-        if last < log_start:
+        if last < log_start and scope.deletes:
             continue  # retention has come to it on one replica, meanwhile
         if len({_shown(entry) for entry in entries.values()}) > 1:
             repeats = {node: compared[node].facts.first_repeat for node in entries}

@@ -31,6 +31,8 @@ class Scope(Plain):
     end: int  # ... to here, exclusive
     compacted: bool  # cleanup.policy has `compact`
     seed: int  # of the fingerprints, 64 bits
+    # cleanup.policy has `delete`, or nobody knows: each broker deletes what is old by itself.
+    deletes: bool = True
 
 
 @dataclass(frozen=True, slots=True)

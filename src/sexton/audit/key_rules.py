@@ -92,10 +92,13 @@ def _case(suspicion: KeySuspicion, windows: Mapping[int, LogWindow]) -> _Case | 
         if held is not None and held.shown:
             if held.key == suspicion.key:
                 showing[node] = window
-        elif _must_have(window, offset):
+        elif _must_have(window, offset, suspicion.scope.deletes):
             lacking[node] = window
     if not showing:
         return None
+    if not all(window.log_start > offset for window in lacking.values()):
+        # Whose log begins later says nothing of why the others lack it.
+        lacking = {n: w for n, w in lacking.items() if w.log_start <= offset}
     record = _at(next(iter(showing.values())), offset)
     if record.kind == "tombstone":  # whoever shows nothing agrees
         lacking = {n: w for n, w in lacking.items() if _is_value(suspicion.entries[n], w)}
@@ -112,13 +115,17 @@ def _written_since(window: LogWindow, key: bytes, offset: int) -> bool:
     return any(slot.key == key and slot.offset > offset and slot.shown for slot in window.slots)
 
 
-def _must_have(window: LogWindow, offset: int) -> bool:
-    """Is its log past the offset, not deleted up to there nor damaged there, and was it read?"""
+def _must_have(window: LogWindow, offset: int, deletes: bool) -> bool:
+    """Is its log past the offset, not deleted up to there nor damaged there, and was it read?
+
+    Where nothing is ever deleted for its age, a log has no reason to begin later than the others.
+    """
     damaged = any(
         slot.kind == "damaged" and slot.offset <= offset <= slot.last_offset
         for slot in window.slots
     )
-    return window.log_start <= offset < min(window.last_stable, window.end) and not damaged
+    was_read = offset < min(window.last_stable, window.end)
+    return was_read and not damaged and (window.log_start <= offset or not deletes)
 
 
 def _is_value(entry: KeyEntry | None, window: LogWindow) -> bool:
@@ -168,6 +175,14 @@ def _decide(case: _Case) -> tuple[str, bool, bool, str]:
 def _deleted_or_lost(case: _Case) -> tuple[str, bool, bool, str]:
     """The record was committed."""
     record, lacking = case.record, case.lacking
+    begins = {window.log_start for window in lacking.values()}
+    if min(begins) > record.offset:
+        because = (
+            f"the log of {named(lacking)} begins at offset {min(begins)}, and that of the leader "
+            "earlier: nothing deletes the start of a log that is only compacted, unless its "
+            "cleanup.policy was another one before"
+        )
+        return "missing-record", False, False, because
     if case.older:
         because = (
             "an older record of the key is still there; whatever removes one rightly removes the "

@@ -8,7 +8,9 @@ down with it; so it is compared on its own with one that does, up to where it st
     broker 2   ──────────────────────│    last stable offset 880   ┘
     broker 3   ─────────│                 last stable offset 310     with broker 1, up to 310
 
-Below the highest log start there is nothing to compare, and with `since` nothing before that time.
+Where old records are deleted there is nothing to compare below the highest log start; where nothing
+is, the leader says where the log begins, and one that begins later has lost something. With `since`
+nothing is compared before that time.
 """
 
 from __future__ import annotations
@@ -244,7 +246,16 @@ async def _planned(
         stands = {node: each for node, each in stands.items() if node not in failed}
         unreadable = (*unreadable, *failed.items())
     compacted = _is_compacted(config)
-    groups = grouped(place.partition, compacted, place.isr, stands, start=start, seed=seed)
+    groups = grouped(
+        place.partition,
+        compacted,
+        place.isr,
+        stands,
+        start=start,
+        seed=seed,
+        leader=place.leader,
+        deletes=not compacted or "delete" in (config.get(CLEANUP_POLICY) or ""),
+    )
     return PartitionPlan(
         place.partition,
         compacted,
@@ -308,6 +319,8 @@ def grouped(
     *,
     start: int,
     seed: int,
+    leader: int = -1,
+    deletes: bool = True,
 ) -> tuple[Group, ...]:
     """Those that keep up with each other; then each other one with one of these."""
     if not stands:
@@ -322,9 +335,23 @@ def grouped(
         current = [max(stands, key=lambda node: stands[node].last_stable)]
 
     def group(nodes: Sequence[int]) -> Group:
-        begin = max(start, *(stands[node].log_start for node in nodes))
+        begin = max(start, beginning(stands, nodes, leader, deletes=deletes))
         end = min(stands[node].last_stable for node in nodes)
-        return Group(Scope(partition, begin, max(begin, end), compacted, seed), tuple(nodes))
+        scope = Scope(partition, begin, max(begin, end), compacted, seed, deletes)
+        return Group(scope, tuple(nodes))
 
     alone = [group((current[0], node)) for node in stands if node not in current]
     return (group(current), *alone)
+
+
+def beginning(
+    stands: Mapping[int, ReplicaOffsets], nodes: Sequence[int], leader: int, *, deletes: bool
+) -> int:
+    """Where the logs of these replicas begin, or should.
+
+    Retention deletes on each broker by itself. Where it does not, brokers refuse DeleteRecords as
+    well, and logs begin where that of their leader does.
+    """
+    if not deletes and leader in stands:
+        return stands[leader].log_start
+    return max(stands[node].log_start for node in nodes)

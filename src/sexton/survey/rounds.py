@@ -29,7 +29,7 @@ from sexton.audit.facts import AbortedSpan, BucketEntries, ReplicaFacts
 from sexton.audit.finding import AuditFinding
 from sexton.audit.key_entries import HIGHEST
 from sexton.client.replica import ReplicaOffsets
-from sexton.survey.plan import Group, PartitionPlan
+from sexton.survey.plan import Group, PartitionPlan, beginning
 from sexton.survey.tasks import FoldTask
 
 At = tuple[int, int]  # which group of the plan, which node
@@ -130,7 +130,7 @@ def differs(case: Case) -> bool:
 def second_round(case: Case, stands: Mapping[int, ReplicaOffsets]) -> Iterator[tuple[At, FoldTask]]:
     """`stands`: where the replicas are by now; they are compared up to there."""
     for number, group in enumerate(case.plan.groups):
-        fresh = _fresh(group, stands)
+        fresh = _fresh(group, stands, case.plan.leader)
         if fresh is None:
             continue
         buckets = differing_buckets(case.facts_of(number)) if group.scope.compacted else frozenset()
@@ -170,12 +170,13 @@ def next_reading(case: Case, at: At, task: FoldTask) -> FoldTask | None:
     return replace(task, floor=ceiling, spans=())
 
 
-def _fresh(group: Group, stands: Mapping[int, ReplicaOffsets]) -> Group | None:
+def _fresh(group: Group, stands: Mapping[int, ReplicaOffsets], leader: int) -> Group | None:
     """The same group as it stands now; None if there is nobody left to compare."""
     there = tuple(node for node in group.nodes if node in stands)
     if len(there) < 2:
         return None
-    start = max(group.scope.start, *(stands[node].log_start for node in there))
+    start = beginning(stands, there, leader, deletes=group.scope.deletes)
+    start = max(group.scope.start, start)
     end = min(stands[node].last_stable for node in there)
     return Group(replace(group.scope, start=start, end=max(start, end)), there)
 

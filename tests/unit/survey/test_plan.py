@@ -41,6 +41,14 @@ def test_the_highest_log_start_counts() -> None:
     assert told(found) == [((1, 2), 40, 90)]
 
 
+def test_where_nothing_is_deleted_the_leader_says_where_the_log_begins() -> None:
+    found = grouped(
+        AT, True, [1, 2], stands((1, 10, 90, 90), (2, 40, 90, 90), (3, 0, 80, 80)),
+        start=0, seed=1, leader=1, deletes=False,
+    )  # fmt: skip
+    assert told(list(found)) == [((1, 2), 10, 90), ((1, 3), 10, 80)]
+
+
 def test_one_outside_the_isr_does_not_hold_the_others_back() -> None:
     found = groups([1, 2], (1, 0, 90, 90), (2, 0, 90, 90), (3, 0, 30, 30))
     assert told(found) == [((1, 2), 0, 90), ((1, 3), 0, 30)]
