@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sexton.base.errors import ConfigError
@@ -18,6 +19,8 @@ from sexton.records.layout import Codec
 from sexton.spark import Message, Output
 from sexton.spark.retry_outputs import NotTaken, Target, targets_of
 from sexton.spark.retry_rules import RetryRules
+from sexton.spark.retry_stages import main_rows
+from sexton.spark.sink_insisting import final_error
 from sexton.testing.apache_kafka import ApacheKafka, KafkaConfig
 from sexton.testing.cluster import Cluster
 from sexton.testing.embedded import EmbeddedCluster
@@ -153,6 +156,20 @@ def test_a_message_that_cannot_be_kept_is_named_with_the_remedy(
     assert f"raise max.message.bytes of {ours.topics.retry}" in told
     with pytest.raises(ConfigError, match=r"has max\.message\.bytes=100, and messages of up to"):
         Driver(spark, ours).run(1, range(1, 2))  # and a query does not begin with it
+
+
+def test_a_row_of_another_topic_is_not_taken_for_one_of_ours(spark: SparkSession) -> None:
+    """By partition and offset it would be one, and what waits would be mixed up."""
+    columns = "topic string, key binary, value binary, partition int, offset bigint"
+    rows = [(topic, b"k", b"v", 0, 7) for topic in ("orders", "payments")]
+    df = spark.createDataFrame(rows, columns).selectExpr("*", "now() AS timestamp")
+    (ours,) = main_rows(df.where("topic = 'orders'"), "key", "orders").collect()
+    assert (ours.of, ours.id) == (0, 7)
+    with pytest.raises(PySparkException) as caught:
+        main_rows(df, "key", "orders").collect()
+    final = final_error("ordered retry", caught.value)
+    assert isinstance(final, ConfigError)
+    assert "row of the topic payments, and this pipeline is that of orders" in str(final)
 
 
 @pytest.fixture

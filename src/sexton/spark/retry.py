@@ -141,7 +141,7 @@ def start(
     if missing:
         hint = "it has to be a stream of the topic itself, with the columns of Spark's Kafka source"
         raise ConfigError("df", f"has no column {', '.join(missing)}", hint)
-    main_rows(df, pipeline.lock_key)  # what is wrong with their types is said now
+    main_rows(df, pipeline.lock_key, pipeline.topics.main)  # wrong types are told of now
     for starts in range(1, STARTS + 1):
         batches, query = _started(df, pipeline, checkpoint, trigger)
         if starts == STARTS or _is_under_way(batches, query):

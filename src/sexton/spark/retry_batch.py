@@ -89,7 +89,8 @@ class RetryBatches:
                 full = known.is_full and plan.batch.number > 0  # before the first nothing waits
                 if full:
                     attempt = replace(attempt, plan=_with_retries_alone(plan))
-                new = None if full else main_rows(df, self._pipeline.lock_key)
+                pipeline = self._pipeline
+                new = None if full else main_rows(df, pipeline.lock_key, pipeline.topics.main)
                 if attempt.write(df.sparkSession, new, known):
                     self._committed = True
                     self._known = known if known.is_good else None

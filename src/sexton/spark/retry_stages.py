@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from sexton.base.errors import ConfigError
 from sexton.machines.retry_records import Header, RetryRecord
 from sexton.machines.retry_rounds import Round
 from sexton.spark.retry_handling import RECORD, RESULTS, ROWS, Handling, handled, results_schema
@@ -28,7 +29,7 @@ from sexton.spark.sink_senders import spread
 from sexton.spark.sink_tasks import ANSWERS, BLOBS, answer_of, encoder, encoding_sender, sender
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 # Headers make large Arrow batches slow: 10,000 rows took ten times as long a row as 500.
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -36,20 +37,37 @@ ARROW_ROWS = 500
 FEW = 50_000  # records that one task encodes and sends sooner than several and a shuffle
 
 
-def main_rows(df: DataFrame, lock_key: str) -> DataFrame:
+def main_rows(df: DataFrame, lock_key: str, topic: str) -> DataFrame:
     """The rows of a stream, as the handler's tasks want them."""
+    from pyspark.sql.functions import expr
+
     headers = "headers" if "headers" in df.columns else "NULL"
-    return df.selectExpr(
-        "int(partition) AS of",
-        "bigint(offset) AS id",
-        f"binary({lock_key}) AS lock_key",
-        "false AS retry",
-        "0 AS attempts",
-        "binary(key) AS key",
-        "binary(value) AS value",
-        f"CAST({headers} AS array<struct<key: string, value: binary>>) AS headers",
-        "unix_millis(timestamp) AS timestamp_ms",
+    return df.select(
+        expr("int(partition) AS of"),
+        _id(df, topic).alias("id"),
+        expr(f"binary({lock_key}) AS lock_key"),
+        expr("false AS retry"),
+        expr("0 AS attempts"),
+        expr("binary(key) AS key"),
+        expr("binary(value) AS value"),
+        expr(f"CAST({headers} AS array<struct<key: string, value: binary>>) AS headers"),
+        expr("unix_millis(timestamp) AS timestamp_ms"),
     )
+
+
+def _id(df: DataFrame, topic: str) -> Column:
+    """The offset: it names a message in its topic, and would name one of another topic wrongly."""
+    from pyspark.sql.functions import coalesce, col, concat, expr, lit, raise_error, when
+
+    offset = expr("bigint(offset)")
+    if "topic" not in df.columns:
+        return offset
+    # `sink_insisting` knows the error by its name: to try again would not help.
+    why = f"{ConfigError.__module__}.{ConfigError.__name__}: df: has a row of the topic "
+    hint = f", and this pipeline is that of {topic} (give each topic a pipeline of its own)"
+    told = concat(lit(why), coalesce(col("topic"), lit("null")), lit(hint))
+    is_ours = col("topic").eqNullSafe(lit(topic))
+    return when(is_ours, offset).otherwise(raise_error(told).cast("bigint"))
 
 
 def due_rows(
