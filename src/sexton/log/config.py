@@ -43,6 +43,13 @@ class LogConfig:
     def deletes(self) -> bool:
         return "delete" in self.cleanup_policy.split(",")
 
+    @property
+    def most_segment_ms(self) -> int:
+        """How long a segment is written to: no pass looks at it before (Kafka's maxSegmentMs)."""
+        return (
+            min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
+        )
+
     def with_options(self, options: Mapping[str, str | int]) -> LogConfig:
         """The same with some options, in Kafka's spelling, set otherwise.
 

@@ -218,7 +218,7 @@ class PartitionLog:
         )
         if (
             segment.size + size > config.segment_bytes
-            or age > config.segment_ms
+            or age > config.most_segment_ms
             or segment.offsets.size_bytes >= config.segment_index_bytes
         ):
             self.roll(now_ms)
@@ -241,6 +241,7 @@ class PartitionLog:
         self.take_snapshot()
         fresh = Segment.create(self.disk, self.directory, base_offset, now_ms)
         self.disk.sync_directory(self.directory)
+        self.active.close_indexes()
         if self.active.size == 0:
             self._remove([self.segments.pop()])
         self.segments.append(fresh)

@@ -101,6 +101,8 @@ def open_log(
         if recovery_point == 0:  # perhaps the log came to be in the life that ended so suddenly
             log.unsynced = _small_files(disk, directory)
         log.flush(now_ms)  # what has been verified need not be verified again
+        for segment in segments[:-1]:
+            segment.close_indexes()
     log.advance_high_watermark(high_watermark)
     kept = {end, *(segment.base_offset for segment in segments)}
     remove_snapshots(disk, directory, keeps=kept.__contains__)

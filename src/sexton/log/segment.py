@@ -331,6 +331,13 @@ class Segment:
 
     def close(self) -> None:
         self.log.close()
+        self.close_indexes()
+
+    def close_indexes(self) -> None:
+        """They are in memory, too, and a log may have thousands of segments that nobody appends to.
+
+        Only after `sync`, which does not look at files that are closed.
+        """
         for file in self._index_files.values():
             file.close()
         self._index_files = {}

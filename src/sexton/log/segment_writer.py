@@ -62,4 +62,5 @@ class SegmentWriter:
         self.segment.bytes_since_index = int(self._state[kernels.SINCE_ENTRY])
         self.segment.seal()
         self.segment.sync()
+        self.segment.close_indexes()
         return self.segment
