@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from sexton.base.errors import CorruptLog, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
+from sexton.log.partition import PartitionLog
 from sexton.log.segment import Slice
 from sexton.node.fetch_sessions import (
     NO_SESSION,
@@ -169,7 +170,7 @@ class Fetch:
     ) -> None:
         asked, data, log = found.watched.asked, found.data, replica.log
         check_epoch(replica, asked.current_leader_epoch)
-        data.high_watermark, data.last_stable_offset = log.high_watermark, log.last_stable_offset
+        data.high_watermark, data.last_stable_offset = log.high_watermark, last_stable(log)
         data.log_start_offset = log.log_start_offset
         if session.follower >= 0:
             role = replica.role
@@ -278,6 +279,14 @@ def registered(replica: Replica, role: Leading, node: int, asked: FetchPartition
         return True
     report = role.compaction.reports.get(node)
     return report is not None and session_id(report.session) == asked.replica_directory_id
+
+
+def last_stable(log: PartitionLog) -> int:
+    """As consumers are told of it: never below where the log starts, as in Kafka.
+
+    An open transaction may begin there. Who went to its beginning would be sent away every time.
+    """
+    return max(log.last_stable_offset, min(log.log_start_offset, log.high_watermark))
 
 
 def check_epoch(replica: Replica, epoch: int) -> None:

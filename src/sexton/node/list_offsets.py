@@ -15,7 +15,7 @@ from sexton.base.errors import CorruptLog, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.log.partition import PartitionLog
-from sexton.node.fetch import READ_COMMITTED, check_epoch
+from sexton.node.fetch import READ_COMMITTED, check_epoch, last_stable
 from sexton.node.outside import Caller
 from sexton.node.replica import Leading, Replica
 from sexton.node.replicas import Replicas
@@ -86,7 +86,7 @@ class ListOffsets:
         if request.replica_id >= 0:
             end = log.end_offset
         elif request.isolation_level == READ_COMMITTED:
-            end = log.last_stable_offset
+            end = last_stable(log)
         else:
             end = log.high_watermark
         if timestamp == LATEST:

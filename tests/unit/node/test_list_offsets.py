@@ -6,6 +6,7 @@ import pytest
 
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
+from sexton.node.fetch import READ_COMMITTED
 from sexton.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -63,9 +64,12 @@ class Topic:
         assert found.error_code == KafkaError.NONE
         return found.offset, found.timestamp
 
-    def answer(self, timestamp: int, version: int = 9) -> ListOffsetsPartitionResponse:
+    def answer(
+        self, timestamp: int, version: int = 9, isolation_level: int = 0
+    ) -> ListOffsetsPartitionResponse:
         asked = ListOffsetsTopic(self.name, [ListOffsetsPartition(0, timestamp=timestamp)])
-        answer = self.cluster.ask(ListOffsetsRequest(-1, topics=[asked]), version, self.leader)
+        request = ListOffsetsRequest(-1, isolation_level, [asked])
+        answer = self.cluster.ask(request, version, self.leader)
         return answer.topics[0].partitions[0]
 
 
@@ -93,6 +97,25 @@ def test_what_was_deleted_is_not_the_newest(cluster: SmallCluster) -> None:
     cluster.broker(topic.leader).replicas.get(TopicPartition("deleted", 0)).log.delete_records(2)
     assert topic.at(MAX_TIMESTAMP) == (3, 2000)
     assert topic.at(1) == (2, 1000)
+
+
+def test_who_reads_what_is_committed_is_not_sent_to_what_was_deleted(
+    cluster: SmallCluster,
+) -> None:
+    """An open transaction begins below the log's start: there is nothing to wait for there."""
+    topic = Topic(cluster, "cut-transaction")
+    topic.produce(1000)
+    replica = cluster.broker(topic.leader).replicas.get(TopicPartition("cut-transaction", 0))
+    opened = handmade.batch(
+        handmade.record(0), attributes=0x10, producer_id=7, producer_epoch=0, base_sequence=0
+    )
+    replica.append(opened, client=False)
+    topic.produce(2000)
+    cluster.wait(2_000)
+    assert topic.answer(LATEST, isolation_level=READ_COMMITTED).offset == 1
+    replica.log.delete_records(3)
+    assert topic.at(EARLIEST) == (3, -1)
+    assert topic.answer(LATEST, isolation_level=READ_COMMITTED).offset == 3
 
 
 def test_the_brokers_time_counts_where_a_topic_wants_it(cluster: SmallCluster) -> None:
