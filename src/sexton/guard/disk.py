@@ -12,6 +12,7 @@ the guard's memory, so that the next guard, and `guard status`, go on from there
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ from sexton.client.client import Client
 from sexton.client.disk_room import LogDirectory, log_directories
 from sexton.machines.guard_notes import Size
 
+BROKERS_AT_ONCE = 32
 Place = tuple[str, int]  # topic, broker
 
 
@@ -115,9 +117,15 @@ class Costs:
     async def look(
         self, client: Client, nodes: Iterable[int], frozen: Mapping[str, object], now_ms: int
     ) -> None:
+        """Asks many at once: while the guard waits for disks, it does not see who goes away."""
         self.keep_only(frozen)
-        for node in sorted(nodes):
-            try:
-                self.add(now_ms, node, await log_directories(client, node), frozen)
-            except (PeerError, Refused) as error:
-                self.unknown[node] = f"{error.subject}: {error.why}"
+        gate = asyncio.Semaphore(BROKERS_AT_ONCE)
+
+        async def one(node: int) -> None:
+            async with gate:
+                try:
+                    self.add(now_ms, node, await log_directories(client, node), frozen)
+                except (PeerError, Refused) as error:
+                    self.unknown[node] = f"{error.subject}: {error.why}"
+
+        await asyncio.gather(*map(one, sorted(nodes)))
