@@ -21,7 +21,12 @@ from sexton.testing.ports import LOOPBACK, ReservedPort
 
 PASSWORD = "secret"
 CLUSTER_NAME = "kafka-cluster"
-KINDS = {"topic": ResourceType.TOPIC, "cluster": ResourceType.BROKER}
+KINDS = {
+    "topic": ResourceType.TOPIC,
+    "cluster": ResourceType.BROKER,
+    "group": ResourceType.GROUP,
+    "transactional id": ResourceType.TRANSACTIONAL_ID,
+}
 OPERATIONS = {
     "Create": "CREATE",
     "Read": "READ",
@@ -36,7 +41,7 @@ OPERATIONS = {
 class Allowed:
     """One row of a table of ACLs."""
 
-    kind: str  # topic or cluster
+    kind: str  # one of KINDS
     name: str
     operations: tuple[str, ...]  # as Kafka's documentation spells them
 

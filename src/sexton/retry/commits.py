@@ -42,6 +42,7 @@ class Commits:
         refusals: Refusals,
         confirmed: Callable[[Owned, Task], None],
         failed: Callable[[Owned, Task, Ended, str], None],
+        denied: Callable[[int], None],
         telling: Telling,
     ) -> None:
         self._committer = committer
@@ -52,6 +53,7 @@ class Commits:
         self._refusals = refusals
         self._confirmed = confirmed
         self._failed = failed
+        self._denied = denied  # raises, if an ACL is missing
         self._telling = telling
         self._under_way: list[tuple[list[Entry], Future[Receipt]]] = []  # one at the most
 
@@ -90,6 +92,8 @@ class Commits:
             self._refusals.note(error.refusals)
             for owned, task, _ in entries:
                 self._failed(owned, task, error.how, error.why)
+            if not error.refusals:
+                self._denied(error.code)
         else:
             self._counters.count("commits", ended="committed")
             for owned, task, part in entries:

@@ -129,4 +129,9 @@ class RetryConfig:
     def transactional_id(self) -> str:
         """One for each instance: what fences is the group's generation, not this name."""
         name = self.instance or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        return f"sexton-retry-{self.group}-{self.names.main}-{name}"
+        return f"{self.transactional_prefix}{name}"
+
+    @property
+    def transactional_prefix(self) -> str:
+        """What those of all instances begin with."""
+        return f"sexton-retry-{self.group}-{self.names.main}-"

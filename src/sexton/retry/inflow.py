@@ -11,7 +11,7 @@ A question to that broker does, so one is asked whenever something was resumed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -37,7 +37,14 @@ WAKE_S = 0.1  # for the answer that nobody needs: the question has done its work
 
 
 class Inflow:
-    def __init__(self, consumer: Consumer, owned: Mapping[int, Owned], most: int) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        owned: Mapping[int, Owned],
+        most: int,
+        denied: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._denied = denied  # raises, if an ACL is missing
         self._consumer = consumer
         self._owned = owned
         self._most = most
@@ -104,6 +111,7 @@ class Inflow:
         errors = [error for message in polled if (error := message.error()) is not None]
         if errors:
             for error in errors:
+                self._denied(error.code())
                 _trouble(error)
             polled = [message for message in polled if message.error() is None]
         new = {at: self._new(at, messages) for at, messages in _by_partition(polled).items()}

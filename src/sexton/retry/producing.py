@@ -69,11 +69,14 @@ LEFT = "it was left behind, and others may have begun again"
 class CommitFailed(Exception):
     """Nothing that was in it may be believed."""
 
-    def __init__(self, how: Ended, why: str, refusals: Sequence[Refusal] = ()) -> None:
+    def __init__(
+        self, how: Ended, why: str, refusals: Sequence[Refusal] = (), code: int = 0
+    ) -> None:
         super().__init__(f"{how}: {why}")
         self.how: Ended = how
         self.why = why
         self.refusals = refusals  # outputs that would make it fail again
+        self.code = code  # Kafka's, if there is one
 
 
 class Writer(Protocol):
@@ -122,7 +125,7 @@ class TransactionalWriter:
             try:
                 self.open()
             except KafkaException as error:
-                raise CommitFailed(_how(error), _why(error)) from error
+                raise CommitFailed(_how(error), _why(error), code=_code(error)) from error
         producer = self._producer
         assert producer is not None
         refusing = Refusing() if self._careful else None
@@ -195,7 +198,7 @@ class TransactionalWriter:
             self._abort(producer)
         else:
             self._replace(producer)
-        return CommitFailed(_how(error), _why(error), refused)
+        return CommitFailed(_how(error), _why(error), refused, told.code())
 
     def _abort(self, producer: Producer) -> None:
         try:
@@ -253,7 +256,7 @@ class CompensatingWriter:
             raise CommitFailed("unknown", str(error), error.refusals) from error
         except (KafkaException, SystemError) as error:
             self._leave(producer)
-            raise CommitFailed(_how(error), _why(error)) from error
+            raise CommitFailed(_how(error), _why(error), code=_code(error)) from error
 
     def _stages(self, producer: Producer, parts: Sequence[Part], refusing: Refusing) -> Receipt:
         names, heard = self._names, refusing.failed
@@ -278,7 +281,7 @@ class CompensatingWriter:
             return
         self._leave(producer)
         why = refusing.errors[0] if refusing.errors else "not acknowledged in time"
-        raise CommitFailed("unknown", why, refusing.found)
+        raise CommitFailed("unknown", why, refusing.found, refusing.code)
 
     def _leave(self, producer: Producer) -> None:
         self._topics.forget()
@@ -290,11 +293,11 @@ def commit_offsets(consumer: Consumer, parts: Sequence[Part]) -> None:
     try:
         done = consumer.commit(offsets=[part.offset for part in parts], asynchronous=False)
     except KafkaException as error:
-        raise CommitFailed(_how(error), _why(error)) from error
+        raise CommitFailed(_how(error), _why(error), code=_code(error)) from error
     for each in done or ():
         if each.error is not None:
             how: Ended = "fenced" if each.error.code() in FENCED else "unknown"
-            raise CommitFailed(how, str(each.error))
+            raise CommitFailed(how, str(each.error), code=each.error.code())
 
 
 # ── parts ──
@@ -326,6 +329,11 @@ def _how(error: KafkaException | SystemError) -> Ended:
     if told.code() in FENCED:
         return "fenced"
     return "aborted" if told.txn_requires_abort() else "unknown"
+
+
+def _code(error: Exception) -> int:
+    told = error.args[0] if error.args else None
+    return told.code() if isinstance(told, KafkaError) else 0
 
 
 def _why(error: Exception) -> str:

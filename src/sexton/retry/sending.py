@@ -49,12 +49,14 @@ class Refusing:
 
     def __init__(self) -> None:
         self.errors: list[str] = []
+        self.code = 0  # of the first of them
         self.found: list[Refusal] = []
 
     def failed(self, error: Any, message: Any) -> None:
         """Of any record."""
         del message
         if error is not None:
+            self.code = self.code or error.code()
             self.errors.append(str(error))
 
     def output(self, partition: int, output: Output) -> OnDelivery:

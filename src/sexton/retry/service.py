@@ -22,7 +22,7 @@ from concurrent.futures import TimeoutError as NotYet
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from sexton.base.errors import ConfigError, PeerError, SextonError
+from sexton.base.errors import ConfigError, PeerError, Refused, SextonError
 from sexton.client.settings import client_config
 from sexton.machines.retry_records import TaskName
 from sexton.machines.retry_task import Ended, Task
@@ -45,6 +45,7 @@ from sexton.retry.producing import (
     commit_offsets,
 )
 from sexton.retry.records_out import Part
+from sexton.retry.rights import Rights
 from sexton.retry.rounds import Begun, CalmOne, Entry, Rounds, Running, now, part_of
 from sexton.retry.tasks_io import TasksIo
 from sexton.retry.telling import Telling
@@ -82,15 +83,16 @@ class Service:
         client = client_config({"client.id": "sexton-retry", **config.settings})
         self.background = Background(config.settings["bootstrap.servers"], client, f"{name} io")
         self._io = TasksIo(self.background, config)
+        self._rights = Rights(self.background, config)
         try:
             if self.beside is not None:
                 self.background.submit(self.beside.start()).result()
-            self._shape: Shape = self._io.prepare()
+            self._shape: Shape = self._prepared()
             self._committer = Committer(self._writer, f"{name} commits")
             self._commits = Commits(
                 self._committer, self._limits, self._member, self._offsets(), self.counters,
                 self._handling.refusals, self._confirmed, self._failed,
-                self._telling,
+                self._rights.check, self._telling,
             )  # fmt: skip
             self._rounds = Rounds(self._handling, self._io, self.counters)
             self._pool = Pool(self._handling, config.workers, config.max_batch, f"{name} handler")
@@ -105,13 +107,23 @@ class Service:
                 self.background.submit(self.beside.stop()).result()
             self.background.close()
 
+    def _prepared(self) -> Shape:
+        try:
+            return self._io.prepare()
+        except Refused as error:
+            self._rights.check(error)
+            raise
+
     def _join(self) -> None:
         self.consumer = Consumer(self.config.consumer(), logger=log)
-        self._inflow = Inflow(self.consumer, self._owned, self.config.max_batch)
+        most, denied = self.config.max_batch, self._rights.check
+        self._inflow = Inflow(self.consumer, self._owned, most, denied)
         try:
             self._committer.open().result(2 * self._limits.commit_s)
         except (KafkaException, NotYet) as error:
             self.consumer.close()
+            if isinstance(error, KafkaException):
+                self._rights.check(error.args[0].code())
             why = f"cannot begin to write: {error}"
             hint = 'brokers without transactions: mode="compensating"'
             raise PeerError(self.config.settings["bootstrap.servers"], why, hint) from error
@@ -331,6 +343,7 @@ class Service:
         except ConfigError:
             raise
         except SextonError as error:
+            self._rights.check(error)
             about = {"task": str(owned.name), "why": str(error)}
             log.warning("%s: cannot start: %s", *about.values(), extra=about)
             self._start(owned, "failed start")
