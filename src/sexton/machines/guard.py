@@ -200,12 +200,14 @@ class Guard:
         return [*effects, *self._heartbeat(now_ms)]
 
     def _clear_missing(self, now_ms: int) -> list[Effect]:
-        """A topic that was frozen has been deleted."""
+        """A topic that was frozen has been deleted, or we may not see it any more."""
         effects: list[Effect] = []
         for name, since_ms in list(self.missing_since_ms.items()):
             entry = self.memory.in_force(name)
             if entry is None or name in self.topics:
                 del self.missing_since_ms[name]
+            elif since_ms > self.views.known_ms:
+                continue  # one broker says so: it may not have heard of the topic yet
             elif now_ms - since_ms >= self.config.hold_ms and self._mine(name):
                 effects.append(Remember(_cleared(entry.note, self.name, entry.newest, now_ms)))
         return effects
@@ -251,4 +253,4 @@ class Guard:
 
 
 def _cleared(note: Note, me: str, seen: int, now_ms: int) -> Note:
-    return replace(note, by=me, state="cleared", at_ms=now_ms, seen=seen)
+    return replace(note, by=me, state="cleared", at_ms=now_ms, seen=seen, gone=True)

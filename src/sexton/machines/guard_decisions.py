@@ -82,13 +82,21 @@ def decide(case: Case) -> list[Effect]:
 def _none_noted(case: Case) -> None:
     watched, options = case.watched, case.watched.options
     watched.differs_since_ms = watched.unfrozen_since_ms = None
+    last = case.memory.last(watched.sight.name)
+    if last is not None and _was_out_of_sight(case, last):
+        if _agreed(case):
+            note = replace(
+                last.note, cycle=last.note.cycle + 1, by=case.me, state="planned",
+                at_ms=case.now_ms, seen=-1, gone=False, well_since_ms=0,
+            )  # fmt: skip
+            case.effects.append(Remember(note))
+        return
     if not case.wanted or options is None or not watched.fresh:
         return
     if not options.compacted or not watched.sight.replicated or not can_be_noted(options.own):
         return  # that it is frozen and nobody has noted why is told by `guard_promise`
     if not _agreed(case):
         return
-    last = case.memory.last(watched.sight.name)
     note = Note(
         watched.sight.name,
         1 if last is None else last.note.cycle + 1,
@@ -103,6 +111,14 @@ def _none_noted(case: Case) -> None:
         doubts=_doubts(case, options.delete_retention_ms),
     )
     case.effects.append(Remember(note))
+
+
+def _was_out_of_sight(case: Case, last: Entry) -> bool:
+    """Is this the very topic that was taken for deleted while it was frozen, and is it still?"""
+    watched, options = case.watched, case.watched.options
+    if not last.note.gone or last.note.topic_id != watched.sight.topic_id:
+        return False
+    return options is not None and watched.fresh and is_frozen(options)
 
 
 def _replaced(case: Case, entry: Entry) -> None:

@@ -73,6 +73,7 @@ class Note:
     well_since_ms: int = 0  # for guards that do not stay: since when all replicas are in sync
     seen: int = -1  # the last note of this cycle that its writer knew, by offset
     unwell: int = -1  # an audit noted before this offset no longer counts: a replica has left since
+    gone: bool = False  # cleared because the topic was not there, whatever its options were
 
 
 @dataclass(frozen=True, slots=True)

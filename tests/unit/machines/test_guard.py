@@ -279,6 +279,41 @@ def test_a_topic_that_is_gone_is_forgotten() -> None:
     assert life.guard.memory.in_force("t0") is None
 
 
+def test_a_topic_that_was_only_out_of_sight_is_set_back_when_it_is_seen_again() -> None:
+    """An ACL was taken away for a while: brokers leave out what a user may not describe."""
+    world = quiet_world(own=Lags("5", "60"))
+    life = world.start_guard()
+    let_pass(world, 3_000)
+    world.leave("t0")
+    let_pass(world, 8_000)
+    hidden = world.topics.pop("t0")
+    let_pass(world, 15_000)
+    assert life.guard.memory.in_force("t0") is None
+    world.topics["t0"] = hidden
+    let_pass(world, 10_000)
+    assert in_force(life).previous == Lags("5", "60")
+    assert world.topics["t0"].own == Lags(FOREVER, FOREVER)
+    world.come_back("t0")
+    let_pass(world, 30_000)
+    assert world.topics["t0"].own == Lags("5", "60")
+    assert life.guard.memory.in_force("t0") is None
+
+
+def test_what_others_freeze_after_a_cycle_was_over_is_theirs() -> None:
+    world = quiet_world(own=Lags("5"))
+    life = world.start_guard()
+    let_pass(world, 3_000)
+    world.leave("t0")
+    let_pass(world, 8_000)
+    world.come_back("t0")
+    let_pass(world, 30_000)
+    assert life.guard.memory.in_force("t0") is None
+    world.wish("t0", Lags(FOREVER))
+    let_pass(world, 20_000)
+    assert life.guard.memory.in_force("t0") is None
+    assert world.topics["t0"].own == Lags(FOREVER)
+
+
 def test_runs_that_do_not_stay_count_the_hold_down_together() -> None:
     config = replace(CONFIG, durable_hold=True, late_ms=500, patience_ms=500)
     world = quiet_world(config, Lags("5"))

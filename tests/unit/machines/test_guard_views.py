@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sexton.machines.guard import Guard
-from sexton.machines.guard_events import Decide, LookAgain, Seen
+from sexton.machines.guard_events import Decide, LookAgain, Recalled, Remember, Seen
 from sexton.machines.guard_health import UNKNOWN, PartitionSight, TopicSight
-from sexton.machines.guard_notes import Doubt
+from sexton.machines.guard_notes import Doubt, Lags, Note, encode
 from sexton.machines.guard_views import NEVER, Views
 from tests.unit.machines.guard_world import CONFIG
 from tests.unit.machines.test_guard import in_force, let_pass, quiet_world
@@ -59,6 +59,22 @@ def test_a_broker_that_never_heard_of_a_topic_does_not_make_an_absence_short() -
         guard.handle(replace(seen, now_ms=4_000, by="a", topics={}))
         guard.handle(replace(seen, now_ms=5_000, by="b", topics={}))
         assert not guard.missed, "it was deleted, both say"
+
+
+def test_one_broker_that_never_heard_of_a_topic_does_not_have_its_note_cleared() -> None:
+    """Not even by `guard thaw --all`, which has no hold-down to wait for."""
+    guard = Guard("guard", replace(CONFIG, hold_ms=0))
+    note = Note("t", 1, "another", "frozen", "id", Lags("5"), False, since_ms=0, at_ms=0)
+    guard.handle(Recalled(1_000, ((0, *encode(note)),)))
+    seen = Seen(1_000, frozenset({1, 2, 3}), {}, "a")
+
+    def cleared(now_ms: int, by: str) -> list[str]:
+        guard.handle(replace(seen, now_ms=now_ms, by=by))
+        notes = [each.saying for each in guard.handle(Decide(now_ms)) if isinstance(each, Remember)]
+        return [each.topic for each in notes if isinstance(each, Note) and each.state == "cleared"]
+
+    assert cleared(1_000, "a") == []
+    assert cleared(2_000, "b") == ["t"], "it was deleted, both say"
 
 
 def test_a_guard_that_has_just_started_looks_at_another_broker_at_once() -> None:
