@@ -22,6 +22,7 @@ from sexton.log.partition import PartitionLog
 from sexton.machines import controller as machine
 from sexton.machines.controller import Controller, ControllerConfig
 from sexton.machines.metadata import Record, from_bytes, to_bytes
+from sexton.node.metadata_check import check_whole
 from sexton.node.metadata_cleaning import MetadataCleaning
 from sexton.node.option_rules import OptionRules
 from sexton.node.outside import Asked, Effect, Event, Halt, Outside, Ran, Woken, is_of_disk
@@ -40,6 +41,7 @@ class ControllerNode:
     ) -> None:
         self.outside = Outside(now_ms, clock_ms)
         self.written: Callable[[tuple[Record, ...]], None] = lambda _records: None
+        check_whole(disk, str(METADATA))
         self._directory = DataDirectory.open(disk, lambda _partition: _CONFIG, now_ms)
         log = self._directory.logs.get(METADATA)
         if log is None:

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.base.errors import Refused
+from sexton.base.errors import CorruptLog, Refused
 from sexton.base.kafka_errors import KafkaError
+from sexton.log.incoming import crc_matches
 from sexton.log.memory_disk import MemoryDisk
+from sexton.log.names import LOG, segment_file
 from sexton.machines import controller as admin
 from sexton.machines.controller import ControllerConfig
 from sexton.machines.metadata import NO_LEADER
@@ -17,6 +19,7 @@ from sexton.node import controller as module
 from sexton.node import metadata_cleaning
 from sexton.node.controller import METADATA, ControllerNode
 from sexton.node.outside import Answer, Asked, Halt, Ran, Run, Woken
+from sexton.records.layout import HEADER_BYTES, BatchHeader, headers_in
 from tests.patching import patching
 
 NODES = (1, 2, 3)
@@ -149,3 +152,49 @@ def test_a_pass_that_fails_leaves_the_controller_as_it_was() -> None:
         assert alone.again().node.machine.image == alone.node.machine.image
         alone.create("larger", 200, 3)
         assert len(alone.jobs) == 1, "it is tried again when the log has grown as much again"
+
+
+def three_topics() -> Alone:
+    alone = Alone()
+    alone.register()
+    for name in ("first", "second", "third"):
+        alone.create(name, 1, 3)
+    return alone
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_bit_that_turned_over_does_not_cost_the_decisions_behind_it(clean: bool) -> None:
+    """Brokers would delete every topic that the controller had forgotten."""
+    alone = three_topics()
+    if clean:
+        alone.node.close(alone.now_ms)
+    path = f"{METADATA}/{segment_file(0, LOG)}"
+    sound = alone.disk.read(path)
+    start = sound.index(b'"first"') - HEADER_BYTES - 50
+    for position in range(start, start + 200, 3):
+        alone.disk.flip(path, position, position % 8)
+        flipped = alone.disk.read(path)
+        if any(not is_whole(flipped, found) for found in headers_in(sound, path)):
+            with pytest.raises(CorruptLog, match="decisions of the controller are lost"):
+                alone.again()
+            assert alone.disk.read(path) == flipped, "it is as it was found"
+        alone.disk.flip(path, position, position % 8)
+    assert sorted(alone.again().node.machine.image.topics) == ["first", "second", "third"]
+
+
+def is_whole(data: bytes, found: tuple[int, BatchHeader]) -> bool:
+    """All but the leader's epoch, which nobody minds, is as it was."""
+    position, header = found
+    now = BatchHeader.unpack(data, position)._replace(partition_leader_epoch=0)
+    return now == header and crc_matches(data, position, header)
+
+
+def test_a_decision_that_a_crash_left_unfinished_was_never_made() -> None:
+    alone = three_topics()
+    path = f"{METADATA}/{segment_file(0, LOG)}"
+    *_, (last, _header) = headers_in(alone.disk.read(path), path)
+    for rest in (b"", b"\0" * 200, alone.disk.read(path)[last:-1]):
+        file = alone.disk.open(path)
+        file.truncate(last)
+        file.append(rest)
+        assert "second" in alone.again().node.machine.image.topics
