@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import Producer
 
+from sexton.client.roving import RovingClient
+from sexton.guard.memory import MemoryTopic
+from sexton.guard.panic import recalled
 from sexton.lab.divergences import EMBEDDED_OPTIONS
-from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG
+from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG, Hold
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.conftest import RunSexton
@@ -119,6 +125,30 @@ def test_by_hand_and_back(run_sexton: RunSexton, orders: EmbeddedCluster) -> Non
     thawed = run_sexton("guard", "thaw", "orders", *reach)
     assert thawed.code == 0, thawed.stderr
     assert options_of(orders.bootstrap_servers, "orders") == before
+
+
+def test_what_was_not_set_back_is_not_said_to_be(
+    run_sexton: RunSexton, orders: EmbeddedCluster
+) -> None:
+    """Somebody was killed right after the note that says so, and may have been about to do it."""
+    servers = orders.bootstrap_servers
+    assert run_sexton("guard", "freeze", "orders", "-b", servers).code == 0
+
+    async def say() -> None:
+        async with RovingClient(servers) as client:
+            topic = MemoryTopic(client)
+            entry = (await recalled(topic)).in_force("orders")
+            assert entry is not None
+            now_ms = time.time_ns() // 1_000_000
+            note = replace(
+                entry.note, state="thawing", by="another", at_ms=now_ms, seen=entry.newest
+            )
+            await topic.remember([Hold("orders", False, now_ms), note])
+
+    asyncio.run(say())
+    thawed = run_sexton("guard", "thaw", "orders", "-b", servers)
+    assert options_of(servers, "orders")[MIN_LAG].own == FOREVER
+    assert thawed.code == 3 and "is not set back yet" in thawed.stderr, thawed.stderr
 
 
 def test_what_makes_no_sense_is_refused(run_sexton: RunSexton, orders: EmbeddedCluster) -> None:

@@ -43,6 +43,7 @@ EXAMPLES = (
     ),
     ("Before the guard is uninstalled", "sexton guard thaw --all -b kafka:9092"),
 )
+NOT_YET = "is not set back yet: a guard that said it would may be at it; run it again in a minute"
 
 
 def command(
@@ -86,6 +87,8 @@ def command(
         for topic in status.topics:
             if topic.state in ("frozen", "freezing"):
                 out.incomplete(topic.topic, f"stays frozen: {'; '.join(why_held(status, topic))}")
+            elif topic.state == "thawing":
+                out.incomplete(topic.topic, NOT_YET)
 
 
 async def release(daemon: Daemon, only: frozenset[str] | None, *, audited: bool) -> None:
