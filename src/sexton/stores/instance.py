@@ -14,9 +14,10 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
-from sexton.base.errors import ConfigError, Refused, SextonError
+from sexton.base.errors import ConfigError, PeerError, Refused, SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.settings import client_config
@@ -31,9 +32,10 @@ from sexton.stores.sayings import Claims
 from sexton.stores.surroundings import Surroundings
 from sexton.stores.task import AppConfig, Task
 from sexton.stores.warmth import Telling
+from sexton.stores.watching import Watch
 from sexton.stores.worker import Worker
 
-_TOLD_S = 2.0  # between two lines about a restore, or two words to Kafka about copies
+_TOLD_S = 2.0  # between two lines about a restore, two words about copies, two looks at topics
 _QUIET_S = 60.0  # after Kafka refused to listen to those
 _CLOSING_S = 30.0
 
@@ -89,6 +91,7 @@ class Instance:
             self._hindered,
         )
         self._telling = Telling(self._client, config.application_id, config.instance)
+        self._watch = Watch(self._client)
 
     @property
     def generation(self) -> int:
@@ -107,6 +110,7 @@ class Instance:
             asyncio.create_task(self._group.run(), name="group"),
             asyncio.create_task(self._tell_restores(), name="restores"),
             asyncio.create_task(self._tell_copies(), name="copies"),
+            asyncio.create_task(self._look_at_topics(), name="topics"),
         ]
 
     async def until(self, stopping: asyncio.Event) -> None:
@@ -153,17 +157,17 @@ class Instance:
                 hint = "make it first, with as many partitions as there is to be work in parallel"
                 raise ConfigError(task.input, "there is no such topic", hint)
             count = self.input_partitions[task.name] = len(found.partitions)
+            self._watch.input(found)
             if task.output is not None:
                 output = topology.topics.get(task.output)
                 if output is None:
                     raise ConfigError(task.output, "there is no such topic", "make it first")
                 self._around.partitions[task.output] = Partitioner(len(output.partitions))
-            self._changelogs[task.name] = await changelogs.ensure(
-                self._client,
-                self.config.changelog(task.name),
-                count,
-                self.config.replication_factor,
+            name = self.config.changelog(task.name)
+            found_log = self._changelogs[task.name] = await changelogs.ensure(
+                self._client, name, count, self.config.replication_factor
             )
+            self._watch.changelog(name, found_log.lineage.topic_id)
 
     async def _open_what_is_there(self) -> None:
         """Copies from an earlier life, to be named when we join."""
@@ -268,6 +272,12 @@ class Instance:
     def _task_failed(self, id_: TaskId, why: str, error: Exception | None) -> None:
         self.failures[id_], self.causes[id_] = why, error
         self._failed.set()
+
+    async def _look_at_topics(self) -> None:
+        while True:
+            await asyncio.sleep(_TOLD_S)
+            with suppress(PeerError, Refused):  # the next look may go better
+                await self._watch.look()
 
     async def _tell_restores(self) -> None:
         while True:
