@@ -9,7 +9,8 @@ registers again or goes on; its replicas do what the records say in any case.
 Who is about to be stopped says so with its heartbeats (Kafka's controlled shutdown): the controller
 has others lead what it leads and takes it out of every ISR, and tells it when everybody knows.
 
-Before it does anything to its logs it looks whether this is the cluster they are of (`owner`).
+Before it does anything to its logs it looks whether this is the cluster they are of (`owner`), and
+whether the controller still knows what it once decided about them.
 """
 
 from __future__ import annotations
@@ -125,6 +126,7 @@ class Registration:
         before, self._site.image = self._site.image, Image.of(records)
         image = self._site.image
         self._recognise()
+        self._check_memory()
         stray = [p for p in self._site.directory.logs if p not in image.partitions]
         for partition in dict.fromkeys([*image.changed_since(before), *stray]):
             self._replicas.obey(partition)
@@ -144,12 +146,29 @@ class Registration:
         owner.keep(site.directory.disk, found)
         self._owner = found
 
+    def _check_memory(self) -> None:
+        """Ends this broker if the controller has forgotten what it once decided.
+
+        Its directory is an older copy then, and topics that were created since would be deleted
+        here. Assignments are numbered: one here has a number that it has yet to give out.
+        """
+        site = self._site
+        if not site.image.cluster.cluster_id:
+            return
+        for found in self._replicas.found():
+            if found.assignment >= site.image.counters.next_assignment:
+                at = TopicPartition(found.topic, found.partition)
+                why = f"holds {at}, and the controller is of before it gave that to this broker"
+                raise Halt(site.config.log_dir, why, owner.HINT)
+
     def _take(self, records: tuple[Record, ...]) -> None:
         changed: dict[TopicPartition, None] = {}
         for record in records:
             for partition in self._site.image.apply(record):
                 changed[partition] = None
         self._recognise()
+        if self._site.metadata_end == 0:
+            self._check_memory()
         for partition in changed:
             self._replicas.obey(partition)
         for record in records:

@@ -113,6 +113,25 @@ def test_no_other_broker_gets_its_logs() -> None:
 
 
 @pytest.mark.parametrize("first_life", [True, False])
+def test_a_controller_of_before_does_not_get_its_logs(
+    cluster: SmallCluster, first_life: bool
+) -> None:
+    """An older copy of its directory was put back: it does not know the topic, and did."""
+    content = write(cluster)
+    disk = disk_of(cluster)
+    before = SmallCluster(1)
+    before.kill(1)
+    if not first_life:
+        before.kill(CONTROLLER)
+        before.world.start(CONTROLLER)
+    before.world.processes[1].disk = disk
+    before.world.start(1)
+    with pytest.raises(Halt, match=r"holds orders-0, and the controller is of before"):
+        before.wait(15 * SECOND_MS)
+    assert disk.read(f"{AT}/{0:020}.log") == content
+
+
+@pytest.mark.parametrize("first_life", [True, False])
 def test_where_nobody_wrote_it_down_what_is_unknown_is_set_aside(first_life: bool) -> None:
     """Of a new controller every record is known, from a later one comes a snapshot."""
     before = SmallCluster(1)
