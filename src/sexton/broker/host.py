@@ -35,6 +35,7 @@ from sexton.node.outside import (
     Run,
     WakeAt,
     Woken,
+    is_of_disk,
 )
 
 log = logging.getLogger("sexton.broker")
@@ -125,7 +126,17 @@ class Host:
         node = self.node
         self.kill()
         if node is not None:
-            node.close(self._clock.now_ms())
+            try:
+                node.close(self._clock.now_ms())
+            except (OSError, Refused) as error:
+                if not is_of_disk(error):
+                    raise
+                # The others of its cluster are to be stopped as well.
+                log.error(
+                    "%s could not close its logs: %s; its next start recovers them",
+                    self._who,
+                    error,
+                )
 
     def pause(self) -> None:
         self.paused = True
