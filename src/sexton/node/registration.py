@@ -29,7 +29,7 @@ from sexton.machines.controller_events import (
 from sexton.machines.metadata import ConfigRecord, Image, Record, Removed
 from sexton.node import owner
 from sexton.node.messages import LeaveCluster, LeaveClusterAnswer
-from sexton.node.outside import CONTROLLER, Caller, Halt
+from sexton.node.outside import CONTROLLER, Caller, Halt, is_of_disk
 from sexton.node.replicas import Replicas
 from sexton.node.site import Site
 
@@ -101,6 +101,23 @@ class Registration:
             self._site.outside.after(pause, self._heartbeat)
             return
         self.fenced = answer.fenced
+        try:
+            self._follow(answer)
+        except Exception as error:
+            if isinstance(error, Halt) or is_of_disk(error):
+                raise
+            why = f"cannot be brought to where the controller wants it: {error}"
+            hint = "see to what it names, and start this broker again"
+            raise Halt(self._site.config.log_dir, why, hint) from error
+        if answer.may_stop:
+            self._left()
+            return
+        if not self.fenced:
+            self.joined()
+        self._heartbeat()
+
+    def _follow(self, answer: HeartbeatAnswer) -> None:
+        """All of it, or this is the end: who knows half of it leads what others lead by now."""
         if answer.snapshot:
             self._start_from(answer.records)
         elif answer.start == self._site.metadata_end:
@@ -108,12 +125,6 @@ class Registration:
         self._site.metadata_end = answer.end
         if answer.records:
             self._changed()
-        if answer.may_stop:
-            self._left()
-            return
-        if not self.fenced:
-            self.joined()
-        self._heartbeat()
 
     def _left(self) -> None:
         """It is out of the cluster, and whoever asked for that stops it now."""

@@ -7,9 +7,10 @@ import uuid
 import pytest
 
 from sexton.base.partitions import TopicPartition
+from sexton.log.names import METADATA
 from sexton.machines import controller as admin
 from sexton.node.messages import LeaveCluster, LeaveClusterAnswer
-from sexton.node.outside import CONTROLLER
+from sexton.node.outside import CONTROLLER, Halt
 from sexton.sim.clients import Sequence, batch_of, produce_request, produced
 from tests.unit.node.small_cluster import CLIENT, SmallCluster
 
@@ -95,3 +96,14 @@ def test_a_leader_tells_its_high_watermark_anew_in_each_term(cluster: SmallClust
     record = cluster.controller.ledger.known(AT)
     assert (record.leader, record.lost_in) == (1, record.leader_epoch)
     assert record.high_watermark == 1
+
+
+def test_a_broker_that_cannot_follow_the_controller_does_not_go_on_as_before(
+    cluster: SmallCluster,
+) -> None:
+    """It would never be heard of again, and lead on in its own eyes."""
+    path = f"{AT}/{METADATA}"
+    disk = cluster.world.processes[1].disk
+    disk.memory.flip(path, len(disk.read(path)) - 1, 7)
+    with pytest.raises(Halt, match=r"to where the controller wants it: .*partition.metadata"):
+        cluster.kill(3)  # broker 1 is told of another ISR
