@@ -24,6 +24,7 @@ from typing import Any, Self
 from sexton.base.errors import ConfigError, SextonError
 from sexton.machines.stores_assignment import TaskId
 from sexton.machines.stores_events import Role
+from sexton.stores import rights
 from sexton.stores.instance import Instance
 from sexton.stores.instance_metrics import metrics_text
 from sexton.stores.partitioner import Partitioner
@@ -133,10 +134,17 @@ class App:
             self._instance = instance
             begun.set_result(None)
             await instance.until(self._stopping)
+        except SextonError as error:
+            known = await rights.named(self.config, self.tasks.values(), error)
+            if known is error:
+                raise
+            raise known from error
         finally:
             await instance.end()
         for id_, why in instance.failures.items():
-            raise TaskFailed(f"{id_.task}-{id_.partition}", why) from instance.causes[id_]
+            cause = instance.causes[id_]
+            remedy = await rights.remedy_of(self.config, self.tasks.values(), cause)
+            raise TaskFailed(f"{id_.task}-{id_.partition}", why, remedy) from cause
 
     # ── asking ──
 

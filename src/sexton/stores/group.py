@@ -246,6 +246,8 @@ class Group:
                 log.warning("the group has gone on without us: %s", why, extra=about)
                 await self._forget_all()
                 return
+            if code in FOR_GOOD:
+                raise for_good(Refused(KafkaError(code), f"heartbeats of {self._config.group}"))
             self._coordinator.forget()
 
     async def _heartbeat(self) -> int:

@@ -150,7 +150,11 @@ class Instance:
         self._pool.shutdown(wait=True)
 
     async def _find_topics(self) -> None:
-        topology = await self._client.topology()
+        # By name: who asks for all of them is not shown those that he may not see.
+        topics = {
+            each for task in self.tasks.values() for each in (task.input, task.output) if each
+        }
+        topology = await self._client.topology(sorted(topics))
         for task in self.tasks.values():
             found = topology.topics.get(task.input)
             if found is None:

@@ -292,9 +292,8 @@ def is_hopeless(error: SextonError) -> bool:
 
 
 def for_good(error: Refused) -> RefusedForGood:
-    """As it is told to people, with a remedy."""
-    hint = error.hint or "see its rights: topics, group and transactional ids of the application"
-    return RefusedForGood(error.subject, error.why, hint)
+    """As it is told to people; which right is missing is found out at the end (`rights`)."""
+    return RefusedForGood(error.subject, error.why, error.hint)
 
 
 def is_left_behind(error: SextonError) -> bool:
