@@ -150,6 +150,11 @@ class TimeIndex:
         self.offsets.append(entry.offset)
         return self.ENTRY.pack(*entry)
 
+    def offset_before(self, timestamp: int) -> int:
+        """An offset up to which all batches are older than this time; 0 if there is none."""
+        row = bisect_left(self.times, timestamp)
+        return self.offsets[row - 1] if row else 0
+
     def truncate(self, offset: int) -> None:
         """Forgets entries at or after this relative offset."""
         self._keep(bisect_left(self.offsets, offset))

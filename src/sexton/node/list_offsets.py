@@ -136,12 +136,18 @@ def _newest(log: PartitionLog) -> tuple[int, int] | None:
 
 
 def _first_at(log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
-    """The first record that is not older, as (timestamp, offset)."""
+    """The first record that is not older, as (timestamp, offset).
+
+    A segment may have millions of batches, and nobody is served meanwhile: its indexes say from
+    where on one has to look.
+    """
     for segment in log.segments:
         below_start = segment.end_offset <= log.log_start_offset
         if below_start or segment.max_timestamp.timestamp < timestamp:
             continue
-        for position, header in segment.headers(0):
+        start = log.log_start_offset - segment.base_offset
+        near = max(start, segment.times.offset_before(timestamp))
+        for position, header in segment.headers(segment.offsets.position_before(near)):
             if header.max_timestamp < timestamp or header.is_control:
                 continue
             batch = segment.log.read_at(position, header.size)

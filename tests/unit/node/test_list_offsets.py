@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
+from sexton.log.disk import File
 from sexton.node.fetch import READ_COMMITTED
 from sexton.protocol.messages.create_topics import (
     CreatableTopic,
@@ -87,6 +90,38 @@ def test_the_newest_record_is_found_in_a_later_segment(cluster: SmallCluster) ->
         topic.produce(timestamp)
     assert topic.at(MAX_TIMESTAMP) == (2, 5000)
     assert topic.at(2001) == (2, 5000)
+
+
+class Counted:
+    """A log file that counts what is read of it."""
+
+    def __init__(self, file: File) -> None:
+        self._file, self.bytes_read = file, 0
+
+    def read_at(self, position: int, size: int) -> bytes:
+        found = self._file.read_at(position, size)
+        self.bytes_read += len(found)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def test_a_time_is_found_without_reading_what_is_before_it(cluster: SmallCluster) -> None:
+    topic = Topic(cluster, "long", index_interval_bytes="500")
+    log = cluster.broker(topic.leader).replicas.get(TopicPartition("long", 0)).log
+    times = [1000 + 10 * (number ^ 3) for number in range(2000)]  # all but in order
+    for timestamp in times:
+        batch = handmade.batch(
+            handmade.record(0), base_timestamp=timestamp, max_timestamp=timestamp
+        )
+        log.append_as_leader(batch, 0, timestamp)
+    log.advance_high_watermark(2000)
+    log.active.log = file = Counted(log.active.log)
+    for wanted in (1, 1000, 1005, 5000, 19_995, 20_990, 20_995, 99_999):
+        first = next((at for at, time in enumerate(times) if time >= wanted), -1)
+        assert topic.at(wanted) == (first, times[first] if first >= 0 else -1)
+    assert file.bytes_read < log.size, "all eight together"
 
 
 def test_what_was_deleted_is_not_the_newest(cluster: SmallCluster) -> None:
