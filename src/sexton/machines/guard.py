@@ -66,7 +66,7 @@ class Guard:
     brokers: frozenset[int] = frozenset()
     views: Views = field(default_factory=Views)
     # Of topics that the last views do not show, with the time of the first: by their id.
-    missed: dict[str, tuple[int, Health]] = field(default_factory=dict)
+    missed: dict[str, tuple[int, Watched]] = field(default_factory=dict)
     not_seen: str | None = None  # why, if the last look failed
     unseen: bool = False  # in this round the cluster is seen again after a long time
     missing_since_ms: dict[str, int] = field(default_factory=dict)  # noted, and not there
@@ -129,17 +129,18 @@ class Guard:
 
     def _miss(self, watched: Watched, now_ms: int) -> None:
         """A broker that is cut off may never have heard of the topic: that proves nothing."""
-        self.missed.setdefault(watched.sight.topic_id, (now_ms, watched.health))
+        self.missed.setdefault(watched.sight.topic_id, (now_ms, watched))
 
     def _watch(self, sight: TopicSight, at: Moment) -> None:
         watched, now_ms = self.topics.get(sight.name), at.now_ms
         if watched is None or watched.sight.topic_id != sight.topic_id:
             if watched is not None:
                 self._miss(watched, now_ms)
-            _, health = self.missed.pop(sight.topic_id, (0, Health(sight.topic_id)))
-            unsure_ms = None if watched is None else watched.unsure_ms
-            watched = Watched(sight, health, unsure_ms=unsure_ms)
-            self.topics[sight.name] = watched
+            new = Watched(sight, Health(sight.topic_id))
+            _, before = self.missed.pop(sight.topic_id, (0, new))
+            new.health, new.differs_since_ms = before.health, before.differs_since_ms
+            new.unsure_ms = before.unsure_ms if watched is None else watched.unsure_ms
+            self.topics[sight.name] = watched = new
         watched.begin_round(sight, len(self.brokers))
         watched.health.see(sight, self.brokers, at)
         watched.reasons = watched.health.reasons()

@@ -165,6 +165,8 @@ def _frozen(case: Case, entry: Entry) -> None:
     if options is None or not case.watched.fresh:
         return
     if is_frozen(options):
+        if case.watched.differs_since_ms is not None and not _agreed(case):
+            return  # others have said otherwise: this one may be cut off
         case.watched.differs_since_ms = case.watched.unfrozen_since_ms = None
         doubts = _doubts_now(case, note)
         if doubts != note.doubts:

@@ -99,6 +99,40 @@ def test_if_asked_it_is_frozen_again_and_the_new_wish_is_kept() -> None:
     assert world.topics["t0"].own == Lags("7", None)
 
 
+@pytest.mark.parametrize("reapply", [True, False])
+def test_a_broker_that_is_cut_off_does_not_hide_that_somebody_unfroze_it(reapply: bool) -> None:
+    """It goes on to say that the topic is frozen; the other two say otherwise."""
+    world = quiet_world(replace(CONFIG, reapply=reapply), Lags("5"))
+    life = world.start_guard()
+    let_pass(world, 3_000)
+    world.leave("t0")
+    let_pass(world, 8_000)
+    world._cut_off_or_heal()
+    world.wish("t0", Lags("7"))
+    let_pass(world, 15_000)
+    if reapply:
+        assert world.topics["t0"].own.min == FOREVER
+        assert in_force(life).previous == Lags("7")
+    else:
+        assert "guard-drift" in codes(life)
+
+
+def test_nor_does_one_that_knows_an_earlier_topic_of_that_name() -> None:
+    world = quiet_world(replace(CONFIG, reapply=True), Lags("5"))
+    life = world.start_guard()
+    let_pass(world, 3_000)
+    world._cut_off_or_heal()
+    world.topics["t0"] = replace(world.topics["t0"], topic_id="id-new")
+    let_pass(world, 3_000)
+    world.leave("t0")
+    let_pass(world, 12_000)
+    assert world.topics["t0"].own.min == FOREVER
+    world.wish("t0", Lags("7"))
+    let_pass(world, 15_000)
+    assert world.topics["t0"].own.min == FOREVER
+    assert in_force(life).previous == Lags("7")
+
+
 def test_a_topic_that_others_froze_is_left_alone() -> None:
     world = quiet_world(own=Lags(FOREVER))
     life = world.start_guard()
