@@ -158,6 +158,8 @@ class Segment:
         start = self.offsets[len(self.offsets) - 1].position if len(self.offsets) else 0
         if start >= self.size > 0:
             raise CorruptLog(self.path(OFFSET_INDEX), f"points to byte {start} of {self.size}")
+        if not len(self.times):
+            start = 0  # its file is lost, or no batch has a time
         for _position, header in self.headers(start):
             self.end_offset = header.next_offset
             if header.max_timestamp > self.max_timestamp.timestamp:

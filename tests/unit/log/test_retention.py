@@ -6,6 +6,7 @@ from sexton.log.cleaner import CleanerOptions, clean
 from sexton.log.cleaner_bounds import Bounds
 from sexton.log.config import LogConfig
 from sexton.log.memory_disk import MemoryDisk
+from sexton.log.names import TIME_INDEX, segment_file
 from sexton.log.partition import PartitionLog
 from sexton.log.recovery import open_log
 from tests.log_text import Writer
@@ -82,3 +83,17 @@ def test_an_emptied_segment_does_not_go_before_it_is_replicated() -> None:
     log = cleaned_log()
     log.high_watermark = 0
     assert log.enforce_retention(LONG_AFTER_MS) == []
+
+
+def test_a_segment_is_not_old_because_its_time_index_is_lost() -> None:
+    config = LogConfig(retention_ms=60_000, index_interval_bytes=0)
+    log = open_log(MemoryDisk(), "t-0", config, now_ms=WRITTEN_MS).log
+    for timestamp in (LONG_AFTER_MS, WRITTEN_MS, WRITTEN_MS):
+        log.append_as_leader(Writer(timestamp).batch("a=1"), 0, WRITTEN_MS)
+    log.advance_high_watermark(log.end_offset)
+    log.close(WRITTEN_MS)
+    log.disk.remove(f"t-0/{segment_file(0, TIME_INDEX)}")
+    opened = open_log(
+        log.disk, "t-0", config, now_ms=LONG_AFTER_MS, clean=True, high_watermark=3
+    ).log
+    assert opened.enforce_retention(LONG_AFTER_MS) == []
