@@ -15,7 +15,9 @@ how the transaction ended, and its coordinator:
 There is one more way to lose a marker: a leader elected without being in sync, which the others
 then followed. All replicas have the transaction open, and only the coordinator knows. If it says
 CompleteCommit, that may be this transaction (since KIP-890 its epoch would be the next one) or
-another one of the same producer; so it is not aborted either, unless a person says so.
+another one of the same producer; so it is not aborted either, unless a person says so. Nor is it
+when it says PrepareCommit and does not name this partition: one leaves its list as soon as the
+marker was written there.
 """
 
 from __future__ import annotations
@@ -179,13 +181,13 @@ def _open_everywhere(opened: Opened, coordinator: Coordinated, may_have: str) ->
     said = _coordinates(coordinator)
     if _is_at_it(coordinator):
         return _under_way(opened, coordinator, may_have)
-    if coordinator.state == "CompleteCommit":
+    if coordinator.state in ("PrepareCommit", "CompleteCommit"):
         as_it_would = (
             ", in the epoch that its marker would have" if coordinator.epoch > opened.epoch else ""
         )
         because = (
-            f"{said}, and the last one was committed{as_it_would}: if it was this one, its marker "
-            "was lost on all replicas"
+            f"{said}, which says {coordinator.state}, and the last one was committed{as_it_would}: "
+            "if it was this one, its marker was lost on all replicas"
         )
         advice = "ask whoever runs the producer; if it was not committed, use --force"
         return Ending("unknown", False, because, may_have, advice)

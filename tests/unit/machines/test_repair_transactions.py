@@ -54,6 +54,9 @@ def test_other_replicas_know(fates: tuple[Fate, ...], ended: str, may_abort: boo
         (coordinator("Ongoing"), "under way", False),
         (coordinator("PrepareCommit"), "under way", False),
         (coordinator("Ongoing", has_partition=False), "hanging", True),
+        # A partition leaves its list once the marker was written there.
+        (coordinator("PrepareCommit", has_partition=False), "unknown", False),
+        (coordinator("PrepareAbort", has_partition=False), "hanging", True),
         (coordinator("CompleteAbort"), "hanging", True),
         (coordinator("CompleteCommit"), "unknown", False),
         (coordinator("CompleteCommit", epoch=8), "unknown", False),  # KIP-890: its marker's epoch
