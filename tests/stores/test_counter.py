@@ -141,6 +141,25 @@ def test_what_raises_commits_nothing(
         assert state(better, 0) == {"good": 2, "bad": 1}
 
 
+@pytest.mark.parametrize("raised", [StopIteration("none"), asyncio.CancelledError("by itself")])
+def test_whatever_is_raised_is_told(
+    kafka: EmbeddedCluster, tmp_path: Path, raised: BaseException
+) -> None:
+    """Neither gets out of a thread by itself: the task would stand still, and its end too."""
+
+    def process(key: bytes | None, value: bytes, store: Store) -> None:
+        raise raised
+
+    make_topics(kafka, 1)
+    write(kafka.bootstrap_servers, [(0, "a")])
+    failing = App("counter", [Task("counts", INPUT, process)],
+        bootstrap_servers=kafka.bootstrap_servers, state_dir=tmp_path)  # fmt: skip
+    with pytest.raises(TaskFailed) as caught, failing:
+        until(lambda: bool(failing.failures()), "it fails")
+    said = f"RuntimeError: process() raised {type(raised).__name__}: {raised}"
+    assert caught.value.why == f"{said}, at offset 0 of numbers-0"
+
+
 def test_an_input_that_cannot_be_decoded_is_named(kafka: EmbeddedCluster, tmp_path: Path) -> None:
     make_topics(kafka, 1)
     serdes = ("str", "int64")

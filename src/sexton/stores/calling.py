@@ -6,6 +6,7 @@ as it gets on. One whose work is for nothing by now is cut: the record at hand i
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 
@@ -14,6 +15,10 @@ from sexton.stores.local import Local
 from sexton.stores.rows import Rows
 from sexton.stores.surroundings import Surroundings
 from sexton.stores.view import Store
+
+# Whoever waits for a thread is not told of the first (Python 3.11), and takes the other for his own
+# cancellation: the task would stand still for ever, and nobody would hear why.
+_NOT_FOR_A_FUTURE = (StopIteration, asyncio.CancelledError)
 
 
 class Calling:
@@ -39,6 +44,9 @@ class Calling:
         self._store = store
         try:
             self._local.process(rows, store, outputs, self._cut)
+        except _NOT_FOR_A_FUTURE as error:
+            name = type(error).__name__
+            raise RuntimeError(f"process() raised {name}: {error}") from error
         finally:
             self._store = None
 

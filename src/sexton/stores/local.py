@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Sequence
@@ -148,7 +149,7 @@ class Local:
                         add(each, time_ms)
         except Cut:
             raise
-        except Exception:
+        except (Exception, asyncio.CancelledError):
             self.failed_at = store.offset
             raise
 
