@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from sexton.base.errors import ConfigError, CorruptLog
 from sexton.machines.stores_events import Checkpoint, Lineage
-from sexton.stores import repeats
+from sexton.stores import Output, repeats
+from sexton.stores.batches import Outputs
 from sexton.stores.disks import Disk, MemoryDisk, RocksDisk
 from sexton.stores.layout import decode_checkpoint, encode_checkpoint
 from sexton.stores.numbers import Progress
@@ -163,6 +164,19 @@ def test_checkpoints_are_read_as_they_were_written() -> None:
 )
 def test_keys_go_where_javas_client_sends_them(key: bytes, hashed: int) -> None:
     assert Partitioner(7).of(key) == (hashed & 0x7FFFFFFF) % 7
+
+
+@pytest.mark.parametrize("made", ["ab", ("a", "b", "elsewhere"), 7, {"a": "b"}])
+def test_what_is_no_output_is_not_taken_for_one(made: Any) -> None:
+    """Who returns ("ab", "cd") and not [("ab", "cd")] would write a and b, c and d."""
+    text = serde_of("str")
+    outputs = Outputs("sums", text, text, {"sums": Partitioner(1)})
+    with pytest.raises(TypeError, match=r"a list of \(key, value\)"):
+        outputs.add(made, 0)
+    outputs.add(("a", "b"), 0)
+    outputs.add(Output("a", "b", "sums", 0), 0)
+    [found] = outputs.by_partition.values()
+    assert found.keys == [b"a", b"a"]
 
 
 def test_records_without_a_key_take_turns() -> None:

@@ -26,6 +26,9 @@ _CODECS = {
 }
 
 
+_LENGTHS = (2, 4)  # a pair, an Output
+
+
 class Collected:
     """Records for one partition, in order."""
 
@@ -52,7 +55,10 @@ class Outputs:
         if topic is not None and partitions[topic].count == 1:
             self._one = self.by_partition[TopicPartition(topic, 0)] = Collected()
 
-    def add(self, made: Output | tuple[Any, Any], time_ms: int) -> None:
+    def add(self, made: Any, time_ms: int) -> None:
+        """An `Output` or a pair, of somebody who may not have a type checker."""
+        if not isinstance(made, tuple | list) or len(made) not in _LENGTHS:
+            raise _no_output(made)
         key = None if made[0] is None else self._key(made[0])
         value = None if made[1] is None else self._value(made[1])
         self.size_bytes += len(key or b"") + len(value or b"") + 100
@@ -81,6 +87,14 @@ class Outputs:
         if found is None:
             found = self.by_partition[at] = Collected()
         return found
+
+
+def _no_output(made: object) -> TypeError:
+    """Text of two letters would be a key and a value, and a third thing would be left out."""
+    return TypeError(
+        f"process() returns a list of (key, value) or Output(key, value, topic, partition), and"
+        f" this is in it: {made!r:.100}"
+    )
 
 
 class BatchMaker:
