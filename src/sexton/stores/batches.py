@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from sexton.records.encoder import Encoder, rows
 from sexton.records.layout import BatchHeader, Codec
 from sexton.stores.partitioner import Partitioner
 from sexton.stores.serdes import Serde
-from sexton.stores.task import Output
 
 BATCH_BYTES = 512 << 10  # well below max.message.bytes, which is 1 MB
 
@@ -70,7 +70,7 @@ class Outputs:
         place.values.append(value)
         place.times.append(time_ms)
 
-    def _place(self, made: Output | tuple[Any, Any], key: bytes | None) -> Collected:
+    def _place(self, made: Sequence[Any], key: bytes | None) -> Collected:
         topic, partition = made[2:] if len(made) == 4 else (None, None)
         topic = topic or self._topic
         if topic is None:
