@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from sexton.base.errors import CorruptLog, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
+from sexton.log.partition import PartitionLog
 from sexton.machines import compaction
 from sexton.node.messages import RegisterReplicas, RegisterReplicasAnswer
 from sexton.node.replica import Following, Replica
@@ -29,6 +30,8 @@ from sexton.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from sexton.protocol.wire import Buffer
+from sexton.records.layout import HEADER_BYTES, read_header
 
 MOST_REQUESTS = 2
 _SESSION_IS_LOST = (
@@ -278,6 +281,9 @@ class Fetcher:
             _cut(replica, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             return True
         log, now_ms = replica.log, self._site.now_ms
+        begin = _start_of_batch(log, data.records)
+        if begin is not None:
+            replica.discard(begin)
         try:
             if data.records and log.append_as_follower(data.records, now_ms) is None:
                 return False  # not one whole batch: its length is damaged
@@ -294,6 +300,19 @@ class Fetcher:
             return False
         replica.discard(data.log_start_offset)
         return True
+
+
+def _start_of_batch(log: PartitionLog, records: Buffer | None) -> int | None:
+    """Where the first batch begins, if this log is empty and would begin within that batch.
+
+    Records may be deleted up to any offset, but a leader sends whole batches. The log start is then
+    moved to where it belongs, as everywhere.
+    """
+    is_empty = len(log.segments) == 1 and log.active.size == 0
+    if not is_empty or records is None or len(records) < HEADER_BYTES:
+        return None
+    first = read_header(records, 0, log.directory)
+    return first.base_offset if first.base_offset < log.end_offset <= first.last_offset else None
 
 
 def session_id(session: int) -> bytes:
