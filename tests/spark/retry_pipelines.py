@@ -20,7 +20,7 @@ from sexton.machines.retry_settings import Backoff, Settings
 from sexton.spark import Message
 from sexton.spark.retry import pipeline_of
 from sexton.spark.retry_attempt import Pipeline
-from sexton.spark.retry_batch import RetryBatches
+from sexton.spark.retry_batch import LISTEN_MS, RetryBatches
 from sexton.spark.retry_tick import Alarm, now_ms
 from sexton.spark.sink_protocol import Probe, unwatched
 from sexton.testing.cluster import Cluster
@@ -76,14 +76,18 @@ class Driver:
 
     def settle(self, number: int) -> int:
         """Batches without rows, when they are due, until nothing waits; the number of the next."""
-        while self._alarm.path.read_text():
+        while self.due_ms <= now_ms() + LISTEN_MS:  # else nothing waits
             until(self.is_due, "the time of a retry")
             self.run(number, ())
             number += 1
         return number
 
+    @property
+    def due_ms(self) -> int:
+        return int(self._alarm.path.read_text())
+
     def is_due(self) -> bool:
-        return now_ms() >= int(self._alarm.path.read_text())
+        return now_ms() >= self.due_ms
 
 
 def outputs(cluster: Cluster, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:

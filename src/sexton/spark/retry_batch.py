@@ -25,6 +25,7 @@ from sexton.base.errors import SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.spark.background import BackgroundLoop
 from sexton.spark.retry_attempt import Attempt, Known, Pipeline
+from sexton.spark.retry_reading import TELL_AGAIN_MS
 from sexton.spark.retry_stages import main_rows
 from sexton.spark.retry_tick import Alarm, now_ms
 from sexton.spark.sink_insisting import IsWanted, always, insist
@@ -110,22 +111,28 @@ class RetryBatches:
 
     # ── when the next one is wanted ──
 
-    def _due_ms(self) -> int | None:
-        """When a batch is wanted, whether rows have come or not."""
+    def _due_ms(self) -> int:
+        """When a batch is wanted, whether rows have come or not.
+
+        Also where nothing waits: Kafka forgets the marker and the positions of a pipeline that has
+        committed nothing for `offsets.retention.minutes`, and the row that ends a quiet week would
+        end the query, too.
+        """
         now = now_ms()
         if self._known is None:
             return now
         tasks = [each.task for each in self._known.owned.values()]
         told = [due for task in tasks if (due := task.wake_at_ms(now)) is not None]
-        if any(len(task.pending) for task in tasks):
-            told.append(now + LISTEN_MS)
-        return min(told, default=None)
+        waits = any(len(task.pending) for task in tasks)
+        return min([*told, now + (LISTEN_MS if waits else TELL_AGAIN_MS)])
 
     def _wait(self) -> None:
-        """Until a retry is due, though the rows of this batch were not taken."""
+        """Until a retry is due, as the rows of this batch were not taken; or until they can be."""
+        if self._known is not None and not self._known.is_full:
+            return
         due_ms, nothing = self._due_ms(), threading.Event()
         while self._is_active():
-            left_ms = 0 if due_ms is None else due_ms - now_ms()
+            left_ms = due_ms - now_ms()
             if left_ms <= 0:
                 return
             nothing.wait(min(_LOOK_S, left_ms / 1000))

@@ -1,7 +1,8 @@
 """When is there a micro-batch, though no row has come? When the time of a retry has.
 
 Spark runs a batch when the offset of one of its sources has moved. So a retry pipeline has a second
-source: it never has a row, and its offset is a time, which moves when the earliest retry is due:
+source: it never has a row, and its offset is a time, which moves when the earliest retry is due, or
+when nothing was committed for so long that Kafka might forget the pipeline:
 
     {"tick": 1731750000000}
 
@@ -42,10 +43,9 @@ class Alarm:
         self.path = Path(directory) / "due"
         self.set(now_ms())
 
-    def set(self, due_ms: int | None) -> None:
-        """None: not before there are rows."""
+    def set(self, due_ms: int) -> None:
         fresh = self.path.with_suffix(".new")
-        fresh.write_text("" if due_ms is None else str(due_ms))
+        fresh.write_text(str(due_ms))
         fresh.replace(self.path)
 
 
@@ -105,7 +105,6 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _due_ms(self) -> int | None:
         try:
-            told = self._path.read_text()
+            return int(self._path.read_text())
         except FileNotFoundError:
             return None  # the query is over
-        return int(told) if told else None
