@@ -31,6 +31,7 @@ h2{font-size:1.35rem;margin:2.75rem 0 .75rem;letter-spacing:-.01em}
 h3{font-size:1.1rem;margin:2rem 0 .35rem}
 h4{font-size:.95rem;margin:1.25rem 0 .35rem}
 p{margin:.4rem 0;max-width:46rem}
+h1,h4,p{overflow-wrap:anywhere}
 a{color:var(--note);text-underline-offset:.15em}
 code,pre,.mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;
 font-size:.88em}
@@ -47,6 +48,7 @@ font-weight:600;white-space:nowrap}
 margin:1.5rem 0;padding:0}
 .tiles div{background:var(--card);border:1px solid var(--line);border-radius:.6rem;
 padding:.7rem .9rem}
+.tiles .wide{grid-column:1/-1}
 .tiles dt{color:var(--soft);font-size:.82rem}
 .tiles dd{margin:0;font-size:1.15rem;font-weight:600;overflow-wrap:anywhere;
 font-variant-numeric:tabular-nums}

@@ -37,7 +37,7 @@ from sexton.report.audit_words import (
     verdict_sentence,
     who_is_right,
 )
-from sexton.report.findings import INDENT, STYLES, describe_counts, wrapped
+from sexton.report.findings import INDENT, STYLES, describe_counts, heading_lines, wrapped
 from sexton.report.quantities import duration, moment, size
 from sexton.report.tables import Cell as TableCell
 from sexton.report.tables import Column, number, one_line
@@ -118,7 +118,7 @@ def audit_finding_lines(
     finding: AuditFinding, page: AuditPage, width: int = 80, advice: Advice | None = None
 ) -> list[str]:
     """The finding as a paragraph with its picture."""
-    lines = [f"{finding.severity.ljust(len(INDENT))}{finding.code}  {finding.partition}"]
+    lines = heading_lines(finding.severity, finding.code, str(finding.partition), width)
     lines += wrapped(sentence(finding.message), width)
     drawn = picture_lines(finding, page, width - len(INDENT))
     if drawn:

@@ -59,13 +59,20 @@ def finding_row(finding: Finding) -> tuple[Cell, ...]:
 
 def finding_lines(finding: Finding, width: int | None) -> Iterator[str]:
     """The finding as plain lines of at most `width` characters; None leaves lines whole."""
-    severity = finding.severity.ljust(len(INDENT))
-    yield from _wrapped(f"{severity}{finding.code}  {one_line(finding.where)}", width, first="")
+    yield from heading_lines(finding.severity, finding.code, finding.where, width)
     for text in (finding.message, _evidence_text(finding)):
         if text:
             yield from _wrapped(one_line(text), width)
     if finding.remedy:
-        yield from _wrapped(f"→ {finding.remedy}", width)
+        yield from _wrapped(f"→ {finding.remedy}", width, hang=2)
+
+
+def heading_lines(severity: Severity, code: str, where: str, width: int | None) -> list[str]:
+    """How bad, what and where: the place goes to a line of its own if it does not fit."""
+    what, where = f"{severity.ljust(len(INDENT))}{code}", one_line(where)
+    if width is None or len(what) + 2 + len(where) <= width:
+        return [f"{what}  {where}"]
+    return [what, *_wrapped(where, width)]
 
 
 def finding_text(finding: Finding, width: int) -> Text:
@@ -106,14 +113,14 @@ def _evidence_value(value: Evidence) -> str:
             return str(value)
 
 
-def _wrapped(text: str, width: int | None, first: str = INDENT) -> list[str]:
+def _wrapped(text: str, width: int | None, hang: int = 0) -> list[str]:
     if width is None:
-        return [first + text]
+        return [INDENT + text]
     return textwrap.wrap(
         text,
         max(width, len(INDENT) + 10),
-        initial_indent=first,
-        subsequent_indent=INDENT,
+        initial_indent=INDENT,
+        subsequent_indent=INDENT + " " * hang,
         break_long_words=False,  # a file's name must survive being copied
         break_on_hyphens=False,
     )

@@ -123,7 +123,7 @@ def print_rich(console: Console, columns: Sequence[Column], rows: Iterable[Row])
         if shown is None:  # the first chunk decides: a change of layout halfway would confuse
             shown = _shown(columns, sizes, console.width)
         if not shown:
-            _print_as_lines(console, columns, texts)
+            _print_as_lines(console, columns, texts, goes_on=not show_header)
             continue
         kept, of_kept = [columns[at] for at in shown], [sizes[at] for at in shown]
         whole = Layout(kept, [size.cell for size in of_kept], GAP)
@@ -187,14 +187,22 @@ def _print_chunk(
 
 
 def _print_as_lines(
-    console: Console, columns: Sequence[Column], texts: Sequence[Sequence[str]]
+    console: Console, columns: Sequence[Column], texts: Sequence[Sequence[str]], goes_on: bool
 ) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
     label_width = max(len(column.heading) for column in columns) + 1
     for row in texts:
+        lines = Table.grid(padding=(0, 1, 0, 0))  # text goes on below itself, not below its name
+        lines.add_column(width=label_width, overflow="fold")
+        lines.add_column(overflow="fold")
         for column, text in zip(columns, row, strict=True):
-            label = f"{column.heading}:".ljust(label_width)
-            console.print(f"{label} {text}", markup=False, highlight=False, overflow="fold")
-        console.print()
+            lines.add_row(Text(f"{column.heading}:"), Text(text))
+        if goes_on:
+            console.print()
+        console.print(lines)
+        goes_on = True
 
 
 def _fit(

@@ -30,6 +30,7 @@ from sexton.report.validation_text import record_rows
 
 MOST_CARDS = 100
 MOST_ROWS = 2_000
+LONGEST_TILE = 24  # letters: a longer name would make all tiles of its row as tall as it is
 _BADGES = {"broken": "differ", "incomplete": "incomplete", "unread": "unread", "kept": "agree"}
 
 
@@ -76,8 +77,13 @@ def _top(page: ValidationPage) -> Iterator[str]:
         ("ids", f"{sum(each.ids for each in page.partitions):,}"),
         ("bytes read", size(sum(each.bytes for each in page.partitions))),
     )
-    inner = "".join(f"<div><dt>{_e(name)}</dt><dd>{_e(value)}</dd></div>" for name, value in facts)
+    inner = "".join(_tile(name, value) for name, value in facts)
     yield f'<dl class="tiles">{inner}</dl>\n</header>\n'
+
+
+def _tile(name: str, value: str) -> str:
+    opening = '<div class="wide">' if len(value) > LONGEST_TILE else "<div>"
+    return f"{opening}<dt>{_e(name)}</dt><dd>{_e(value)}</dd></div>"
 
 
 def _not_read(page: ValidationPage) -> Iterator[str]:
@@ -103,7 +109,7 @@ def _promises(page: ValidationPage) -> Iterator[str]:
                 f"{each.findings:,}",
             )
         )  # fmt: skip
-    columns = (("promise", "name"), ("of", "mono"), ("", ""), ("findings", "n"))
+    columns = (("promise", "name"), ("of", "mono"), ("kept", ""), ("findings", "n"))
     yield table(columns, rows, raw=2)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from sexton.audit.validation import Sighting
 from sexton.report.audit_words import many, sentence
-from sexton.report.findings import INDENT, STYLES, wrapped
+from sexton.report.findings import INDENT, STYLES, heading_lines, wrapped
 from sexton.report.quantities import duration, moment, size
 from sexton.report.tables import Cell, Column, number, one_line
 from sexton.report.validation_page import (
@@ -66,21 +66,29 @@ def verdict_lines(page: ValidationPage) -> Iterator[str]:
 
 def sighting_lines(sighting: Sighting, page: ValidationPage, width: int = 80) -> list[str]:
     finding = finding_of(sighting, page)
-    lines = [f"{finding.severity.ljust(len(INDENT))}{finding.code}  {finding.where}"]
+    lines = heading_lines(finding.severity, finding.code, finding.where, width)
     said, dot, who = finding.message.partition(". Partition: ")
     lines += wrapped(sentence(said), width)
     if dot:  # on a line of its own, to be found and copied
-        lines.append(f"{INDENT}Partition: {one_line(who)}")
+        lines += wrapped(f"Partition: {who}", width, hang=2)
     records = record_rows(sighting)
     if records:
-        widths = [max(map(len, column)) for column in zip(*records, strict=True)]
-        lines.append("")
-        for row in records:
-            cells = (text.ljust(room) for text, room in zip(row, widths, strict=True) if room)
-            lines.append(f"{INDENT}{'   '.join(cells)}".rstrip())
-        lines.append("")
+        lines += ["", *_record_lines(records, width), ""]
     lines += wrapped(f"→ {finding.remedy}", width, hang=2)
     return lines
+
+
+def _record_lines(records: list[tuple[str, ...]], width: int) -> Iterator[str]:
+    """Below each other; what catches the eye comes below a record that leaves no room for it."""
+    widths = [max(map(len, column)) for column in zip(*records, strict=True)]
+    for row in records:
+        cells = [text.ljust(room) for text, room in zip(row, widths, strict=True) if room]
+        line = f"{INDENT}{'   '.join(cells)}".rstrip()
+        if row[-1] and len(line) > width:
+            yield f"{INDENT}{'   '.join(cells[:-1])}".rstrip()
+            yield f"{INDENT}{' ' * (widths[0] + 3)}{row[-1]}"
+        else:
+            yield line
 
 
 def record_rows(sighting: Sighting) -> list[tuple[str, ...]]:

@@ -43,6 +43,11 @@ def test_lines_keep_to_the_width_and_lose_no_word() -> None:
     assert " ".join(lines).split() == " ".join(finding_lines(FINDING, width=None)).split()
 
 
+def test_a_remedy_that_goes_on_stands_to_the_right_of_its_arrow() -> None:
+    lines = list(finding_lines(FINDING, width=40))
+    assert lines[-2:] == ["         → restore the replica from its", "           leader"]
+
+
 def test_colour_changes_no_character() -> None:
     for width in (20, 40, 100):
         plain = "\n".join(finding_lines(FINDING, width))

@@ -79,11 +79,29 @@ def test_a_word_that_is_longer_than_any_name_is_folded() -> None:
     assert "".join(table.split()) == "keyn" + "x" * 47 + "7" + "x" * 13
 
 
+def test_text_that_does_not_fit_on_its_line_goes_on_below_itself() -> None:
+    columns = (Column("id"), Column("key"), Column("sent_as"), Column("reason"))
+    told: list[Cell] = ["orders-3-17", "customer-17", None, "the address has no street, nor a town"]
+    assert on_terminal(33, [told, told], columns) == (
+        "id:      orders-3-17\n"
+        "key:     customer-17\n"
+        "sent as: -\n"
+        "reason:  the address has no\n"
+        "         street, nor a town\n"
+        "\n"
+        "id:      orders-3-17\n"
+        "key:     customer-17\n"
+        "sent as: -\n"
+        "reason:  the address has no\n"
+        "         street, nor a town"
+    )
+
+
 def test_columns_move_together_before_they_become_lines() -> None:
     columns = [number(name) for name in "abc"]
     rows: list[list[Cell]] = [[123456, 123456, 123456]]
     assert on_terminal(20, rows, columns) == "     a      b      c\n123456 123456 123456"
-    assert on_terminal(19, rows, columns) == "a: 123456\nb: 123456\nc: 123456\n"
+    assert on_terminal(19, rows, columns) == "a: 123456\nb: 123456\nc: 123456"
 
 
 def test_a_short_heading_stands_in_where_room_is_short() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,6 +58,23 @@ def test_the_words_are_those_of_the_first_report() -> None:
     lines = sighting_lines(FALL, page(FALL, show_keys=True))
     assert f"         {words}" in lines
     assert any(line.endswith("← another epoch of it") for line in lines)
+
+
+def test_a_long_topic_is_told_between_words() -> None:
+    """A terminal breaks a line that is too long in the middle of a word."""
+    at = TopicPartition("orders-of-all-customers-by-country-of-delivery.v1", 17)
+    told = replace(FALL, partition=at)
+    lines = sighting_lines(told, page(told), 80)
+    assert max(map(len, lines)) <= 80
+    assert lines[:2] == ["error    state-regression", f"         {at} offset 4"]
+    assert "LastValue: 110" in "\n".join(lines)
+
+
+def test_a_long_topic_does_not_stretch_the_tiles() -> None:
+    """It has a row of its own; the control: a short one stands beside the figures."""
+    long = replace(page(FALL), topic="orders-of-all-customers-by-country")
+    assert '<div class="wide"><dt>topic</dt>' in html_page(long)
+    assert "<div><dt>topic</dt>" in html_page(page(FALL))
 
 
 def test_an_isolation_level_that_nobody_knows_is_not_named() -> None:
