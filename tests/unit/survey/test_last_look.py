@@ -1,4 +1,4 @@
-"""Records so large that a last look ends before what is in question: nobody is judged unseen."""
+"""What the last look did not come to is neither held against a replica nor said to agree."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from sexton.audit.finding import AuditFinding
 from sexton.records import Spans, encode, rows
+from sexton.records.columns import write_headers
 from sexton.survey import evidence
 from sexton.survey.runner import LocalRunner
 from sexton.survey.survey import PartitionSurvey, run_files_survey
@@ -90,19 +91,28 @@ def test_a_transaction_too_long_to_be_looked_at_makes_it_incomplete(
     assert found.not_judged == 2
 
 
+def plain(offset: int, values: list[bytes], headers: bytes = write_headers(())) -> bytes:
+    times = np.full(len(values), 1_700_000_000_000)
+    keys = Spans.from_list([None] * len(values))
+    told = Spans.from_list([headers] * len(values))
+    return encode(rows(times, keys, Spans.from_list(values), told, base_offset=offset))
+
+
 def test_a_long_stretch_is_looked_at_piece_by_piece(tmp_path: Path) -> None:
     """Not compacted: of 4096 stretches one differs, in the last of its records."""
     step, length = 5, 1_200_000 * 4  # offsets of a stretch, bytes of a record
     first = 3_000 * step
-
-    def plain(offset: int, values: list[bytes]) -> bytes:
-        times = np.full(len(values), 1_700_000_000_000)
-        keys = Spans.from_list([None] * len(values))
-        return encode(rows(times, keys, Spans.from_list(values), base_offset=offset))
-
     whole = [plain(0, [b"x"] * first)]
     whole += [plain(first + at, [bytes(length)]) for at in range(step)]
     whole.append(plain(first + step, [b"x"] * (4096 * step - first - step)))
     found = survey(tmp_path, whole, [*whole[:step], *whole[step + 1 :]])
     assert who(found.findings) == [("missing-record", (2,))]
     assert found.findings[0].offsets == {1: first + step - 1, 2: None}
+
+
+def test_what_differs_in_more_than_a_look_compares_is_not_said_to_agree(tmp_path: Path) -> None:
+    """The headers of a record, say: bytes and checksums differ, keys and values do not."""
+    one = [plain(0, [b"x"]), plain(1, [b"y"])]
+    other = [plain(0, [b"x"]), plain(1, [b"y"], write_headers([("trace", b"2")]))]
+    found = survey(tmp_path, one, other)
+    assert (who(found.findings), found.not_judged) == ([], 1)
