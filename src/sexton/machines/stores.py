@@ -153,7 +153,9 @@ class Task:
     def _opened(self, event: Opened) -> list[Effect]:
         self.lineage = event.lineage
         self.store, self.input_position = event.found, event.input_position
-        self.saved_ms = 0 if event.found is None else event.found.caught_up_ms
+        if self.store is not None and self.config.is_in_future(self.store, event.now_ms):
+            self.store = replace(self.store, caught_up_ms=0)  # nobody knows how old it is
+        self.saved_ms = 0 if self.store is None else self.store.caught_up_ms
         if event.damaged is not None:
             return self._wipe(event.damaged)
         if event.found is not None and event.found.lineage != event.lineage:

@@ -32,7 +32,8 @@ def cut(store: Checkpoint, bounds: Bounds) -> str | None:
 def too_old(store: Checkpoint, now_ms: int, config: TaskConfig) -> str:
     away_s = (now_ms - store.caught_up_ms) // 1000
     kept_s = config.delete_retention_ms // 1000
+    when = f"was last complete {away_s} s ago" if store.caught_up_ms else "says a time to come"
     return (
-        f"it was last complete {away_s} s ago, and tombstones are kept for {kept_s} s:"
+        f"it {when}, and tombstones are kept for {kept_s} s:"
         " it may hold keys that were deleted since"
     )

@@ -37,6 +37,10 @@ class TaskConfig:
         """A tenth less than the tombstones stay: clocks differ, and a look takes time."""
         return self.delete_retention_ms - self.delete_retention_ms // 10
 
+    def is_in_future(self, found: Checkpoint, now_ms: int) -> bool:
+        """Was it written by a clock that was ahead? It would seem young for too long."""
+        return found.caught_up_ms - now_ms > self.delete_retention_ms // 10
+
     @property
     def renew_ms(self) -> int:
         """A quiet store says this often that it is complete: else it grows old while it is well."""

@@ -264,6 +264,19 @@ def test_a_disk_older_than_the_tombstones_goes_unless_the_cluster_knows_better()
     assert task.handle(bounds(10)) == [Replay(10, None)]  # nothing was written since
 
 
+def test_nobody_knows_the_age_of_a_disk_whose_clock_was_ahead() -> None:
+    """It would seem young until that time has come, while tombstones of its keys are forgotten."""
+    for ahead_ms, goes in ((DAY_MS // 10, False), (DAY_MS // 10 + 1, True)):
+        task = opened(at(10, NOW_MS + ahead_ms), 5)
+        task.handle(Given(NOW_MS, Role.STANDBY, 1))
+        wiped = task.handle(bounds(20))[0]
+        assert isinstance(wiped, Wipe) is goes
+    assert isinstance(wiped, Wipe) and wiped.why.startswith("it says a time to come")
+    task = opened(at(10, NOW_MS + DAY_MS), 5)
+    task.handle(Given(NOW_MS, Role.STANDBY, 1))
+    assert task.handle(bounds(10)) == [Replay(10, None)]  # nothing was written since
+
+
 def test_a_commits_own_marker_is_nothing_that_a_store_could_miss() -> None:
     """However long it was away, on a Kafka that says nothing of its tombstones."""
     for store, end, goes in (
