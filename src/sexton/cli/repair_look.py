@@ -75,7 +75,7 @@ async def audited(request: Request, out: Output, only: Sequence[TopicPartition])
     )
 
 
-def reported(path: Path, request: Request) -> Looked:
+def reported(path: Path, request: Request, cluster_id: str | None) -> Looked:
     from sexton.guard.repair_planning import judged_of_report
     from sexton.survey.plan import is_meant
 
@@ -86,5 +86,5 @@ def reported(path: Path, request: Request) -> Looked:
         raise ConfigError(str(path), f"cannot be read: {why.lower()}", OF_AN_AUDIT) from error
     if not isinstance(told, dict):
         raise ConfigError(str(path), "is not the answer of an audit", OF_AN_AUDIT)
-    judged = judged_of_report(told, request.topic)
+    judged = judged_of_report(told, request.topic, cluster_id)
     return Looked([each for each in judged if is_meant(each.partition, request.only)])

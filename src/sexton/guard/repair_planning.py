@@ -41,17 +41,32 @@ def judged(finding: AuditFinding) -> Judged:
     )
 
 
-def judged_of_report(told: Mapping[str, object], topic: str) -> list[Judged]:
-    """The findings of `sexton audit --format json` about a topic."""
+def judged_of_report(
+    told: Mapping[str, object], topic: str, cluster_id: str | None
+) -> list[Judged]:
+    """The findings of `sexton audit --format json` about a topic of this cluster."""
     found = told.get("findings")
     if told.get("command") != "audit" or not isinstance(found, list):
         hint = "write one with `sexton audit --format json`"
         raise ConfigError("--findings", "is not the answer of an audit", hint)
+    _check_cluster(told, cluster_id)
     for each in told.get("incomplete") or ():  # type: ignore[attr-defined]
         if _is_about(str(each["subject"]), topic):
             why = f"the audit could not read {each['subject']}: {each['why']}"
             raise ConfigError("--findings", why, "audit again when it can be read")
     return [_reported(each) for each in found if each["topic"] == topic]
+
+
+def _check_cluster(told: Mapping[str, object], cluster_id: str | None) -> None:
+    """A number names another broker elsewhere, and of copies it is the place in the command."""
+    summary = told.get("summary")
+    found = summary.get("cluster_id") if isinstance(summary, Mapping) else None
+    if found == cluster_id:
+        return
+    why = f"is of the cluster {found}, and this is {cluster_id}"
+    if found is None:
+        why = "is of copies of directories, whose numbers are not those of brokers"
+    raise ConfigError("--findings", why, "audit this cluster")
 
 
 def _is_about(subject: str, topic: str) -> bool:
