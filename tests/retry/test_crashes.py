@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from sexton.base.partitions import TopicPartition as Place
+from sexton.client.client import Client
 from sexton.retry import Message, OrderedRetry
 from sexton.retry.membership import membership
 from sexton.retry.producing import CommitFailed, Limits, TransactionalWriter
@@ -262,3 +265,28 @@ def test_a_handler_that_outlasts_the_patience_of_its_group(servers: str, strateg
         outputs.poll(0.5)
     assert disorder(message.value() for message in outputs.messages) == []
     assert len(outputs.messages) == count
+
+
+def test_whoever_waits_for_a_coordinator_ends_when_he_is_told_to() -> None:
+    """It may be away for long: its topic has one replica here, and that is dead."""
+    one_each = {"offsets.topic.num.partitions": 1, "offsets.topic.replication.factor": 1}
+    with EmbeddedCluster(3, options=one_each) as cluster:
+        cluster.create_topic("orders", [[1, 2, 3]])
+        servers = cluster.bootstrap_servers
+        with _nothing_to_do(servers) as first:
+            first.wait_until_ready(PATIENCE_S)
+
+        async def coordinator() -> int:
+            async with Client(servers) as client:
+                return (await client.place(Place("__consumer_offsets", 0))).leader
+
+        cluster.kill(asyncio.run(coordinator()))
+        waits = _nothing_to_do(servers).start()
+        ending = threading.Thread(target=waits.close, daemon=True)
+        ending.start()
+        ending.join(PATIENCE_S / 3)
+        assert not ending.is_alive()
+
+
+def _nothing_to_do(servers: str) -> OrderedRetry:
+    return OrderedRetry(lambda _: None, topic="orders", group="g", bootstrap_servers=servers)

@@ -87,7 +87,10 @@ class Service:
         try:
             if self.beside is not None:
                 self.background.submit(self.beside.start()).result()
-            self._shape: Shape = self._prepared()
+            shape = self._prepared()
+            if shape is None:
+                return
+            self._shape: Shape = shape
             self._committer = Committer(self._writer, f"{name} commits")
             self._commits = Commits(
                 self._committer, self._limits, self._member, self._offsets(), self.counters,
@@ -107,9 +110,15 @@ class Service:
                 self.background.submit(self.beside.stop()).result()
             self.background.close()
 
-    def _prepared(self) -> Shape:
+    def _prepared(self) -> Shape | None:
+        """None: we are to stop. A coordinator that is away is waited for, but not then."""
+        preparing = self._io.prepare()
+        is_done = done(preparing)
+        while not is_done(0.1):
+            if self.stopping.is_set():
+                return None
         try:
-            return self._io.prepare()
+            return preparing.result()
         except Refused as error:
             self._rights.check(error)
             raise

@@ -45,18 +45,19 @@ class TasksIo:
         self._tailing: Future[list[Tail]] | None = None
         self._tailed_s = monotonic()
 
-    def prepare(self) -> Shape:
+    def prepare(self) -> Future[Shape]:
+        return self._background.submit(self._prepare())
+
+    async def _prepare(self) -> Shape:
         config = self._config
-        shape = self._background.submit(
-            prepare(
-                self._background.client, config.names,
-                create=config.create_topics, replication=config.replication,
-            )
-        ).result()  # fmt: skip
+        shape = await prepare(
+            self._background.client, config.names,
+            create=config.create_topics, replication=config.replication,
+        )  # fmt: skip
         self._partitions = shape.partitions
-        self._background.submit(self._look_at_topics()).result()
+        await self._look_at_topics()
         if not config.accept_growth:
-            self._background.submit(self._check_growth(shape.partitions)).result()
+            await self._check_growth(shape.partitions)
         return shape
 
     async def _check_growth(self, partitions: int) -> None:
