@@ -23,9 +23,17 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     )  # fmt: skip
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert (tmp_path / "index.html").is_file()
-    loaded = re.findall(r'(?:src|href)="(https?://[^"]+\.(?:js|css|woff2?))"',
-                        (tmp_path / "index.html").read_text(encoding="utf-8"))  # fmt: skip
+    home = (tmp_path / "index.html").read_text(encoding="utf-8")
+    loaded = re.findall(r'(?:src|href)="(https?://[^"]+\.(?:js|css|woff2?))"', home)
     assert not loaded, "a page works without the network"
+    assert re.search(r'md-ellipsis">\s*Commands\s*<', home), "the menu leads to the commands"
+
+
+def test_no_page_stands_in_the_menu_twice() -> None:
+    """It would get one name at both places."""
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    pages = re.findall(r"[\w./-]+\.md", menu)
+    assert pages and not [page for page in set(pages) if pages.count(page) > 1]
 
 
 @pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "SECURITY.md"])
