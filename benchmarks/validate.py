@@ -31,7 +31,8 @@ from benchmarks.validate_topic import Topic, filled_topic
 from sexton.audit.validation import Rules
 from sexton.spark.session import spark_session
 from sexton.spark.validate_runner import SparkTasks
-from sexton.survey.validating import Asked, TaskRunner, validate
+from sexton.survey.validating import TaskRunner, validate
+from sexton.survey.validating_plan import Asked
 from sexton.survey.validating_runner import LocalTasks
 from sexton.testing.apache_kafka import ApacheKafka, KafkaConfig
 
