@@ -27,7 +27,7 @@ from sexton.cli.retry_reach import (
     names_of,
 )
 from sexton.cli.writers import Format
-from sexton.report.tables import Column, Row, number
+from sexton.report.tables import Row, number
 
 if TYPE_CHECKING:
     from sexton.client.client import Client
@@ -45,7 +45,7 @@ EXAMPLES = (
 )
 COLUMNS = (
     number("partition"), number("position"), number("lag"), number("locked_keys"), number("depth"),
-    number("held"), Column("oldest"), number("stale"), number("orphans"), number("freed"),
+    number("held"), number("oldest"), number("stale"), number("orphans"), number("freed"),
 )  # fmt: skip
 
 

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 import typer
+from rich.console import Console
 
 from sexton.base.errors import ConfigError, CorruptLog
 from sexton.base.findings import Finding
 from sexton.cli.bars import Figures, open_bar
 from sexton.cli.output import Output
+from sexton.cli.retry_status import COLUMNS as RETRY_STATUS
 from sexton.cli.writers import Format
-from sexton.report.tables import Cell, Column, number
+from sexton.report.tables import Cell, Column, number, print_rich
 
 COLUMNS = (number("offset"), Column("key"))
 ROWS: list[list[Cell]] = [[0, "a"], [1, None]]
@@ -274,3 +276,11 @@ def test_what_json_cannot_hold_is_our_bug_and_not_a_wrong_answer() -> None:
     code, stdout, _ = say(Format.json, lambda out: out.rows("records", COLUMNS, rows))
     assert code == 1
     assert json.loads(stdout)["error"]["kind"] == "unexpected"
+
+
+def test_an_age_is_not_parted_from_its_unit_on_a_narrow_terminal() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    ages = ("13 min 24 s", "23 h 59 min")
+    print_rich(console, RETRY_STATUS, [(0, 13, 0, 1, 5, 1, age, 0, 0, 0) for age in ages])
+    assert isinstance(console.file, io.StringIO)
+    assert all(age in console.file.getvalue() for age in ages)
