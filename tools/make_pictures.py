@@ -62,10 +62,11 @@ def photograph_the_guard(to: Path) -> None:
             assert guard.stdout is not None
             page = next(found[0] for line in guard.stdout if (found := SERVED.search(line)))
             try:
+                until(lambda: b"accounts" in _got(page), "a guard that saw all replicas in sync")
                 kafka.kill(3)
                 until(lambda: b"frozen" in _got(page), "a topic that is held")
                 _write(kafka.bootstrap_servers, "accounts")
-                until(lambda: re.search(rb"[1-9][\d.]* [kM]B", _got(page)), "growth that is seen")
+                until(lambda: b" MB" in _got(page), "growth that is seen")
                 photograph(page, to, PAGE_SIZE)
             finally:
                 guard.terminate()
