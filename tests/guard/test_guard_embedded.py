@@ -146,9 +146,10 @@ def test_what_was_not_set_back_is_not_said_to_be(
             await topic.remember([Hold("orders", False, now_ms), note])
 
     asyncio.run(say())
-    thawed = run_sexton("guard", "thaw", "orders", "-b", servers)
-    assert options_of(servers, "orders")[MIN_LAG].own == FOREVER
-    assert thawed.code == 3 and "is not set back yet" in thawed.stderr, thawed.stderr
+    for command in (("thaw", "orders"), ("maintenance", "--off")):
+        ended = run_sexton("guard", *command, "-b", servers)
+        assert options_of(servers, "orders")[MIN_LAG].own == FOREVER
+        assert ended.code == 3 and "is not set back yet" in ended.stderr, ended.stderr
 
 
 def test_what_makes_no_sense_is_refused(run_sexton: RunSexton, orders: EmbeddedCluster) -> None:

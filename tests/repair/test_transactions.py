@@ -15,6 +15,7 @@ import pytest
 from sexton.base.partitions import TopicPartition
 from sexton.cli.main import main
 from sexton.client.client import Client
+from sexton.client.topology import PartitionPlace
 from sexton.client.transaction_lists import describe_transaction
 from sexton.lab.divergences import EMBEDDED_OPTIONS
 from sexton.lab.looking import consumed
@@ -130,6 +131,24 @@ def test_a_transaction_under_way_is_left_to_its_producer(
     assert run("explain", f"{at.topic}:0")[0] == 0  # it is no finding: it will end
     at.commit("p1")
     assert consumed(cluster.bootstrap_servers, at.topic).latest == {"k": "1"}
+
+
+def test_a_topic_that_goes_while_one_looks_does_not_end_the_search(
+    cluster: EmbeddedCluster, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = stage(cluster, "goes-meanwhile")
+    at.begin("p1", "k", "1")
+    place = Client.place
+
+    async def place_after_it_went(self: Client, partition: TopicPartition) -> PartitionPlace:
+        cluster.delete_topic(partition.topic)
+        return await place(self, partition)
+
+    monkeypatch.setattr(Client, "place", place_after_it_went)
+    code, told = run("find-hanging", "--topic", at.topic, "--max-transaction-timeout", "0")
+    assert (code, told["findings"]) == (3, [])
+    (unread,) = told["incomplete"]
+    assert unread["subject"] == f"{at.topic}-0" and "there is no topic" in unread["why"]
 
 
 def test_a_state_that_kafka_does_not_have_is_wrong_usage(run: Run) -> None:

@@ -22,6 +22,7 @@ from sexton.cli.guard_reach import (
     config_of,
     done,
     show,
+    tell_unfinished,
     with_daemon,
 )
 from sexton.cli.options import FormatOption
@@ -70,4 +71,7 @@ def command(
             await daemon.memory.remember([Maintenance(until_ms)])
             return await done(daemon)
 
-        show(out, with_daemon(reach, config, memory_topic, order))
+        status = with_daemon(reach, config, memory_topic, order)
+        show(out, status)
+        if off:
+            tell_unfinished(out, status)

@@ -63,6 +63,7 @@ DoubtOption = Annotated[
     ),
 ]
 DEFAULT_MEMORY = "_sexton_guard"
+NOT_YET = "is not set back yet: a guard that said it would may be at it; run it again in a minute"
 TOPICS = (
     Column("topic"), Column("state"), Column("since"), Column("why"),
     Column("previous_min", spare=True), Column("previous_max", spare=True),
@@ -158,6 +159,13 @@ def show(out: Output, status: Status, topics: list[TopicStatus] | None = None) -
         maintenance_until_ms=status.maintenance_until_ms,
         panic=status.panic,
     )
+
+
+def tell_unfinished(out: Output, status: Status) -> None:
+    """After a command that sets topics back: somebody else may have said that they would."""
+    for topic in status.topics:
+        if topic.state == "thawing":
+            out.incomplete(topic.topic, NOT_YET)
 
 
 def _row_of(status: Status, topic: TopicStatus) -> Row:

@@ -24,6 +24,7 @@ from sexton.cli.guard_reach import (
     config_of,
     done,
     show,
+    tell_unfinished,
     with_daemon,
 )
 from sexton.cli.options import FormatOption
@@ -43,7 +44,6 @@ EXAMPLES = (
     ),
     ("Before the guard is uninstalled", "sexton guard thaw --all -b kafka:9092"),
 )
-NOT_YET = "is not set back yet: a guard that said it would may be at it; run it again in a minute"
 
 
 def command(
@@ -84,11 +84,10 @@ def command(
 
         status = with_daemon(reach, config, memory_topic, thaw)
         show(out, status)
+        tell_unfinished(out, status)
         for topic in status.topics:
             if topic.state in ("frozen", "freezing"):
                 out.incomplete(topic.topic, f"stays frozen: {'; '.join(why_held(status, topic))}")
-            elif topic.state == "thawing":
-                out.incomplete(topic.topic, NOT_YET)
 
 
 async def release(daemon: Daemon, only: frozenset[str] | None, *, audited: bool) -> None:

@@ -147,7 +147,10 @@ async def _find(client: Client, asked: Asked) -> Found:
         unread += silent
         left_out += recent
         for at, begun in sorted(old.items()):
-            found += await _known(client, at, begun, longest_ms)
+            try:
+                found += await _known(client, at, begun, longest_ms)
+            except SextonError as error:  # its topic was deleted, its brokers went away
+                unread.append((str(at), f"{error.subject}: {error.why}"))
     silent_about = [each for each in found if not each.ending.complete]
     unread += [(called(each), each.ending.because) for each in silent_about]
     hanging = [each for each in found if each.ending.ended not in (*WILL_END, "not asked")]

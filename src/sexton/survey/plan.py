@@ -114,14 +114,25 @@ async def plan(client: Client, wanted: Wanted, seed: int | None = None) -> Plan:
 
 
 async def _with_sizes(client: Client, plans: Sequence[PartitionPlan]) -> list[PartitionPlan]:
-    """For those who want to know how long it will take; not everybody may ask."""
-    known: dict[int, dict[TopicPartition, int]] = {}
-    for node in sorted({node for each in plans for node in each.stands}):
-        try:
-            directories = await log_directories(client, node)
-            known[node] = {at: size for each in directories for at, size in each.sizes.items()}
-        except SextonError:
-            known[node] = {}
+    """For those who want to know how long it will take; not everybody may ask.
+
+    Brokers tell of all that they hold: of a large cluster only what is asked for is kept.
+    """
+    wanted: dict[int, set[TopicPartition]] = {}
+    for each in plans:
+        for node in each.stands:
+            wanted.setdefault(node, set()).add(each.partition)
+    gate = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+
+    async def sizes(node: int) -> dict[TopicPartition, int]:
+        async with gate:
+            try:
+                told = [each.sizes for each in await log_directories(client, node)]
+            except SextonError:
+                return {}
+            return {at: size for each in told for at, size in each.items() if at in wanted[node]}
+
+    known = dict(zip(wanted, await asyncio.gather(*map(sizes, wanted)), strict=True))
     return [
         replace(
             each,
