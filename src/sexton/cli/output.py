@@ -22,6 +22,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from shutil import get_terminal_size
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TextIO
 
@@ -32,6 +33,7 @@ from sexton.base.findings import Finding, Severity
 from sexton.cli.failures import Failure, failure_of, is_lively, print_failure
 from sexton.cli.writers import Drawing, Ending, Format, open_writer
 from sexton.report.findings import describe_counts
+from sexton.report.prose import folded
 from sexton.report.tables import Cell, Column, Row
 
 if TYPE_CHECKING:
@@ -42,6 +44,12 @@ FOUND = 1
 INCOMPLETE = 3
 
 Unit = Literal["bytes", "items"]
+
+
+def _said_once(subject: str, why: str) -> str:
+    """`orders-0 on broker 3` needs no reason that begins with `broker 3` again."""
+    who, _, rest = why.partition(": ")
+    return rest if rest and subject.endswith(who) else why
 
 
 class Output:
@@ -77,7 +85,9 @@ class Output:
     def incomplete(self, subject: str, why: str) -> None:
         """Something that could not be looked at; the rest goes on, but nobody may call it clean."""
         self._ending.incomplete.append({"subject": subject, "why": why})
-        line = f"incomplete: {subject}: {why}"
+        line = f"incomplete: {subject}: {_said_once(subject, why)}"
+        if self.stderr.isatty():
+            line = "\n  ".join(folded(line, get_terminal_size().columns - 2))
         if self._moving:
             self._moving.console.print(line, markup=False, soft_wrap=True)  # above the bar
         else:

@@ -85,8 +85,8 @@ def verdict_lines(page: AuditPage) -> Iterator[str]:
 
 
 TOPICS = (
-    Column("topic"), Column("verdict"), number("partitions"), number("replicas"),
-    number("records"), number("keys"), number("bytes"), number("findings"),
+    Column("topic"), Column("verdict"), number("partitions", "parts"), number("replicas"),
+    number("records"), number("keys", spare=True), number("bytes", spare=True), number("findings"),
 )  # fmt: skip
 
 

@@ -284,3 +284,18 @@ def test_an_age_is_not_parted_from_its_unit_on_a_narrow_terminal() -> None:
     print_rich(console, RETRY_STATUS, [(0, 13, 0, 1, 5, 1, age, 0, 0, 0) for age in ages])
     assert isinstance(console.file, io.StringIO)
     assert all(age in console.file.getvalue() for age in ages)
+
+
+def test_what_was_not_looked_at_is_told_between_words_and_names_a_broker_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A terminal breaks a line that is too long in the middle of a word; a file gets it whole."""
+    monkeypatch.setenv("COLUMNS", "60")
+    told = "incomplete: orders-0 on broker 3: is not up: the cluster does not name it"
+    folded = "incomplete: orders-0 on broker 3: is not up: the cluster\n  does not name it"
+    for stderr, line in ((Terminal(), folded), (io.StringIO(), told)):
+        with pytest.raises(typer.Exit), Output("x", Format.table, io.StringIO(), stderr) as out:
+            out.incomplete(
+                "orders-0 on broker 3", "broker 3: is not up: the cluster does not name it"
+            )
+        assert stderr.getvalue() == line + "\n"

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from sexton.audit.finding import AuditFinding
 from sexton.report.audit_page import AuditPage
@@ -15,6 +17,7 @@ from sexton.report.audit_text import (
     verdict_lines,
 )
 from sexton.report.findings import INDENT
+from sexton.report.tables import print_rich
 from tests.unit.report.audit_examples import (
     CLEAN,
     EACH,
@@ -193,3 +196,14 @@ def test_a_row_for_each_topic() -> None:
     for_programs = list(topic_rows(PAGE, people=False))
     assert for_programs[0][1] == "differ"
     assert for_programs[0][6] == 7_225_998 * 104
+
+
+def test_topics_stay_a_table_at_80_columns() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    row = ("payments.billing.retry", "replicas agree", 12, 36, 1_234_567, 50_000, "120.4 MB", 0)
+    print_rich(console, TOPICS, [row])
+    assert isinstance(console.file, io.StringIO)
+    heading, told, hidden = console.file.getvalue().splitlines()
+    assert heading.split()[:3] == ["topic", "verdict", "parts"]
+    assert told.startswith("payments.billing.retry replicas agree")
+    assert hidden.startswith("in a wider terminal: ")
