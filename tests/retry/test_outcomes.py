@@ -316,7 +316,8 @@ def test_locks_and_explain_say_what_a_key_waits_for(
     assert "has failed 2 times and holds its key." in told.stdout
     assert "2 more of this key wait behind it" in told.stdout
     redrive = f"sexton retry redrive {first[0]['id']} --topic orders --group g -b {servers}"
-    assert f"To try it again: {redrive}\n" in told.stdout
+    # On a line of its own, indented: a terminal puts no newline into what is to be copied.
+    assert f"To try it again:\n  $ {redrive}\n" in told.stdout
     free = run_sexton("retry", "explain", "nobody", *_about(servers)[:-2])
     assert "Nothing waits for nobody" in free.stdout
 

@@ -108,8 +108,8 @@ def story(key: str, locks: list[Lock], options: str) -> list[str]:
     times = "once" if held.attempts == 1 else f"{held.attempts} times"
     if held.dead:
         lines.append(f"{first.text} has failed {times} and holds its key.{because}")
-        lines.append(f"To try it again: sexton retry redrive {first.text} {options}")
-        lines.append(f"To go on without it: sexton retry skip {first.text} {options}")
+        lines += ["To try it again:", f"  $ sexton retry redrive {first.text} {options}"]
+        lines += ["To go on without it:", f"  $ sexton retry skip {first.text} {options}"]
     elif held.attempts:
         lines.append(f"{first.text} has failed {times}.{because}")
         if held.not_before_ms > time.time() * 1000:
