@@ -103,9 +103,19 @@ def command(
                     out.rows("seeds", SEEDS, rows)
             happened = [(name, times) for name, times in totals.faults.items() if times]
             out.rows("faults", FAULTS, happened)
+            out.say("")
+            out.say(_verdict(totals))
         finally:  # also when it was interrupted: what was done was done
             if totals.seeds:
                 out.summarize(**_summary(totals, time.monotonic() - began))
+
+
+def _verdict(totals: Totals) -> str:
+    if not totals.seeds:
+        return "No seed was run: the time was up."
+    if totals.failed:
+        return f"{totals.failed} of {totals.seeds} seeds failed: see above."
+    return "No seed failed: every check held, and replicas agree in the end."
 
 
 def _results(

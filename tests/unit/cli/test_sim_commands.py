@@ -40,6 +40,7 @@ def test_clean_seeds_are_summed_up(run_sexton: RunSexton, pretend: list[int]) ->
     result = run_sexton("sim", "run", "--seeds", 2, "--jobs", 1)
     assert result.code == 0
     assert "power-cut      4\n" in result.stdout
+    assert "\n\nNo seed failed: every check held, and replicas agree in the end.\n" in result.stdout
     assert "simulated hours           4\n" in result.stdout
     assert "events per core second    20\n" in result.stdout
     assert pretend == [1]
@@ -68,6 +69,8 @@ def test_an_interrupted_run_still_says_what_it_has_done(
 
 
 def test_no_seed_is_started_when_time_is_up(run_sexton: RunSexton, pretend: list[int]) -> None:
+    told = run_sexton("sim", "run", "--seeds", 9, "--minutes", 0).stdout
+    assert "No seed was run" in told and "No seed failed" not in told
     result = run_sexton("sim", "run", "--seeds", 9, "--minutes", 0, "--format", "json")
     assert result.code == 0
     assert result.json["seeds"] == []
