@@ -15,6 +15,7 @@ import re
 import sys
 import traceback
 from dataclasses import asdict, dataclass
+from shutil import get_terminal_size
 from typing import Any, TextIO
 
 import typer
@@ -22,6 +23,7 @@ import typer
 from sexton.base.errors import ConfigError, Missing, Refused, SextonError
 from sexton.base.extras import EXTRAS, missing
 from sexton.base.kafka_errors import KafkaError
+from sexton.report.prose import folded
 
 FAILED = 1
 USAGE = 2
@@ -147,9 +149,18 @@ def print_failure(failure: Failure, error: BaseException, stderr: TextIO) -> Non
     if failure.kind == "interrupted":
         print("interrupted", file=stderr)
         return
-    print(f"{_bold('error:', 31, stderr)} {failure.subject}: {failure.why}", file=stderr)
+    told = fitting(f"error: {failure.subject}: {failure.why}", stderr)
+    print(told.replace("error:", _bold("error:", 31, stderr), 1), file=stderr)
     if failure.hint:
-        print(f"{_bold('hint:', 36, stderr)} {failure.hint}", file=stderr)
+        told = fitting(f"hint: {failure.hint}", stderr)
+        print(told.replace("hint:", _bold("hint:", 36, stderr), 1), file=stderr)
+
+
+def fitting(line: str, stream: TextIO) -> str:
+    """On a terminal folded between words, which it would not do itself; whole for a file."""
+    if not stream.isatty():
+        return line
+    return "\n  ".join(folded(line, get_terminal_size().columns - 2))
 
 
 def is_lively(stream: TextIO) -> bool:

@@ -22,7 +22,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from shutil import get_terminal_size
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TextIO
 
@@ -30,10 +29,9 @@ import typer
 
 from sexton.base.errors import SextonError
 from sexton.base.findings import Finding, Severity
-from sexton.cli.failures import Failure, failure_of, is_lively, print_failure
+from sexton.cli.failures import Failure, failure_of, fitting, is_lively, print_failure
 from sexton.cli.writers import Drawing, Ending, Format, open_writer
 from sexton.report.findings import describe_counts
-from sexton.report.prose import folded
 from sexton.report.tables import Cell, Column, Row
 
 if TYPE_CHECKING:
@@ -85,9 +83,7 @@ class Output:
     def incomplete(self, subject: str, why: str) -> None:
         """Something that could not be looked at; the rest goes on, but nobody may call it clean."""
         self._ending.incomplete.append({"subject": subject, "why": why})
-        line = f"incomplete: {subject}: {_said_once(subject, why)}"
-        if self.stderr.isatty():
-            line = "\n  ".join(folded(line, get_terminal_size().columns - 2))
+        line = fitting(f"incomplete: {subject}: {_said_once(subject, why)}", self.stderr)
         if self._moving:
             self._moving.console.print(line, markup=False, soft_wrap=True)  # above the bar
         else:

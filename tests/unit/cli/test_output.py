@@ -299,3 +299,17 @@ def test_what_was_not_looked_at_is_told_between_words_and_names_a_broker_once(
                 "orders-0 on broker 3", "broker 3: is not up: the cluster does not name it"
             )
         assert stderr.getvalue() == line + "\n"
+
+
+def test_a_failure_is_told_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a command between backticks in one piece, to be copied."""
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    error = ConfigError("/data", "no cluster runs there", "start one, say `sexton up --data /data`")
+    for stderr, hint in (
+        (Terminal(), "hint: start one, say\n  `sexton up --data /data`\n"),
+        (io.StringIO(), "hint: start one, say `sexton up --data /data`\n"),
+    ):
+        with pytest.raises(typer.Exit), Output("x", Format.table, io.StringIO(), stderr):
+            raise error
+        assert stderr.getvalue() == f"error: /data: no cluster runs there\n{hint}"
