@@ -114,8 +114,7 @@ def show(page: AuditPage, request: Request, out: Output) -> None:
     for finding in in_reading_order(page.findings):
         told = _told_finding(finding, page, advice)
         out.finding(told, partial(audit_finding_text, finding, page, advice=advice))
-    for unread in page.incomplete:
-        out.incomplete(unread.what, unread.why)
+    out.incomplete_parts((unread.what, unread.why) for unread in page.incomplete)
     if people:
         for line in verdict_lines(page):
             out.say(line)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 FOUND = 1
 INCOMPLETE = 3
+MOST_NAMED = 3  # of what is incomplete for one reason, to people
 
 Unit = Literal["bytes", "items"]
 
@@ -83,6 +84,25 @@ class Output:
     def incomplete(self, subject: str, why: str) -> None:
         """Something that could not be looked at; the rest goes on, but nobody may call it clean."""
         self._ending.incomplete.append({"subject": subject, "why": why})
+        self._tell_incomplete(subject, why)
+
+    def incomplete_parts(self, parts: Iterable[tuple[str, str]]) -> None:
+        """Many of them: programs get each, people one line for each reason that many share.
+
+        A broker that is down is the reason for thousands of replicas.
+        """
+        by_reason: dict[str, list[str]] = {}
+        for subject, why in parts:
+            self._ending.incomplete.append({"subject": subject, "why": why})
+            by_reason.setdefault(why, []).append(subject)
+        for why, subjects in by_reason.items():
+            if len(subjects) > MOST_NAMED:
+                named = ", ".join(subjects[:MOST_NAMED])
+                subjects = [f"{named} and {len(subjects) - MOST_NAMED:,} more"]
+            for subject in subjects:
+                self._tell_incomplete(subject, why)
+
+    def _tell_incomplete(self, subject: str, why: str) -> None:
         line = fitting(f"incomplete: {subject}: {_said_once(subject, why)}", self.stderr)
         if self._moving:
             self._moving.console.print(line, markup=False, soft_wrap=True)  # above the bar

@@ -76,8 +76,7 @@ def show_left(plans: Sequence[Plan], looked: Looked, request: Request, out: Outp
             where = str(plan.decision.partition)
             advice = f"{hint[:1].upper()}{hint[1:]}."
             out.finding(Finding("not-repaired", "error", where, f"{why}.", {}, advice))
-    for at, node, why in looked.unread:
-        out.incomplete(f"{at} on broker {node}", why)
+    out.incomplete_parts((f"{at} on broker {node}", why) for at, node, why in looked.unread)
     if looked.alone:
         out.say(f"There is one replica of {request}: nothing to compare it with.")
     elif not plans and not looked.unread and not looked.chosen:

@@ -117,8 +117,7 @@ def command(
             out.say(_left_out(found))
         for each in found.hanging:
             out.finding(_finding(each))
-        for what, why in found.unread:
-            out.incomplete(what, why)
+        out.incomplete_parts(found.unread)
         out.summarize(
             transactions=len(found.hanging), under_way=found.under_way, left_out=found.left_out
         )

@@ -167,8 +167,7 @@ def tables(page: ValidationPage, out: Output) -> None:
 
 
 def finish(page: ValidationPage, request: Request, out: Output) -> None:
-    for what, why in page.incomplete:
-        out.incomplete(what, why)
+    out.incomplete_parts(page.incomplete)
     if page.standing == "unread":  # nobody may take that for kept
         out.incomplete(page.topic, "nothing was judged of what was asked for")
     if out.format is Format.table:

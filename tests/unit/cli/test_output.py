@@ -301,6 +301,23 @@ def test_what_was_not_looked_at_is_told_between_words_and_names_a_broker_once(
         assert stderr.getvalue() == line + "\n"
 
 
+def test_a_reason_that_many_share_is_told_once_and_programs_get_each() -> None:
+    down = "broker 3: is not up"
+    parts = [(f"orders-{number} on broker 3", down) for number in range(1_205)]
+    parts.append(("users-0 on broker 2", "broker 2: no answer"))
+    stdout, stderr = io.StringIO(), io.StringIO()
+    with pytest.raises(typer.Exit) as left, Output("x", Format.json, stdout, stderr) as out:
+        out.incomplete_parts(parts)
+    assert left.value.exit_code == 3
+    told = [(each["subject"], each["why"]) for each in json.loads(stdout.getvalue())["incomplete"]]
+    assert told == parts
+    first = ", ".join(f"orders-{number} on broker 3" for number in range(3))
+    assert stderr.getvalue().splitlines() == [
+        f"incomplete: {first} and 1,202 more: broker 3: is not up",
+        "incomplete: users-0 on broker 2: no answer",
+    ]
+
+
 def test_a_failure_is_told_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """And a command between backticks in one piece, to be copied."""
     monkeypatch.setenv("COLUMNS", "40")
