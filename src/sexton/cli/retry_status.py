@@ -73,11 +73,15 @@ def command(
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
 
     async def work(client: Client) -> list[tuple[Seen, int, int]]:
+        import asyncio
+
         from sexton.retry.looking import lag_of, look_with_letters
 
+        found = await look_with_letters(client, names, group, mode)
+        lags = await asyncio.gather(*(lag_of(client, seen) for _letters, seen in found))
         return [
-            (seen, await lag_of(client, seen), letters.freed(seen.task.pending))
-            for letters, seen in await look_with_letters(client, names, group, mode)
+            (seen, lag, letters.freed(seen.task.pending))
+            for (letters, seen), lag in zip(found, lags, strict=True)
         ]
 
     with Output("retry status", format) as out:

@@ -103,7 +103,11 @@ class _Sender:
             own["transactional.id"] = asked.transactional_id(name)
         self._producer = _producer({**settings, **own})
         if self._transactional:
-            self._do(lambda: self._producer.init_transactions(ANSWER_S), "cannot be sent")
+            hint = (
+                f"it takes Write on the transactional id {own['transactional.id']}; "
+                "where there are no transactions, --mode compensating"
+            )
+            self._do(lambda: self._producer.init_transactions(ANSWER_S), "cannot be sent", hint)
 
     def send(self, id: int, letter: Record) -> str:
         """As which message."""
@@ -145,14 +149,14 @@ class _Sender:
             raise PeerError(f"{topic}-{self._name.partition}", f"a record was not taken: {why}")
         return told[0]
 
-    def _do(self, call: Callable[[], object], what: str) -> None:
+    def _do(self, call: Callable[[], object], what: str, hint: str = "") -> None:
         from confluent_kafka import KafkaException
 
         try:
             call()
         except KafkaException as error:
             why = f"a message that was freed {what}: {error.args[0].str()}"
-            raise PeerError(str(self._name), why) from error
+            raise PeerError(str(self._name), why, hint) from error
 
 
 def _producer(settings: Mapping[str, Any]) -> Producer:

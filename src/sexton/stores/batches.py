@@ -27,6 +27,7 @@ _CODECS = {
 
 
 _LENGTHS = (2, 4)  # a pair, an Output
+_KINDS = (tuple, list)  # made once: a union of them would be made anew for every record
 
 
 class Collected:
@@ -57,7 +58,7 @@ class Outputs:
 
     def add(self, made: Any, time_ms: int) -> None:
         """An `Output` or a pair, of somebody who may not have a type checker."""
-        if not isinstance(made, tuple | list) or len(made) not in _LENGTHS:
+        if not isinstance(made, _KINDS) or len(made) not in _LENGTHS:
             raise _no_output(made)
         key = None if made[0] is None else self._key(made[0])
         value = None if made[1] is None else self._value(made[1])
