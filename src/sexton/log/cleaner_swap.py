@@ -15,8 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sexton.log.cleaner_report import Cleaned
-from sexton.log.names import SNAPSHOT, SWAP, parse_segment_file
+from sexton.log.names import SWAP
 from sexton.log.partition import PartitionLog
+from sexton.log.replay import remove_snapshots
 from sexton.log.segment import Segment
 
 
@@ -71,11 +72,8 @@ class Prepared:
 
 def _forget_snapshots(log: PartitionLog, end: int) -> None:
     """A snapshot may hold a transaction open whose marker this pass removes: it goes first."""
-    for name in log.disk.names(log.directory):
-        parsed = parse_segment_file(name)
-        if parsed and parsed[1] == SNAPSHOT and parsed[0] < end:
-            log.disk.remove(f"{log.directory}/{name}")
-    log.disk.sync_directory(log.directory)
+    remove_snapshots(log.disk, log.directory, keeps=lambda at: at >= end, durably=False)
+    log.disk.sync_directory(log.directory)  # those that went before, too
 
 
 def _swap(log: PartitionLog, old: list[Segment], fresh: Segment) -> None:

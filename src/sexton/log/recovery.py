@@ -105,7 +105,8 @@ def open_log(
             segment.close_indexes()
     log.advance_high_watermark(high_watermark)
     kept = {end, *(segment.base_offset for segment in segments)}
-    remove_snapshots(disk, directory, keeps=kept.__contains__)
+    # After a clean end they are old, but not wrong: no broker with thousands of logs waits for it.
+    remove_snapshots(disk, directory, keeps=kept.__contains__, durably=not clean)
     return Opened(log, findings)
 
 

@@ -47,12 +47,14 @@ def load_producers(disk: Disk, directory: str, at_least: int, at_most: int) -> P
     return Producers()
 
 
-def remove_snapshots(disk: Disk, directory: str, keeps: Callable[[int], bool]) -> None:
-    """Durably, all but some: one that came back would tell of batches that are others by now."""
+def remove_snapshots(
+    disk: Disk, directory: str, keeps: Callable[[int], bool], *, durably: bool = True
+) -> None:
+    """All but some; where batches change, one that came back would tell of others."""
     gone = [offset for offset in _snapshots(disk, directory) if not keeps(offset)]
     for offset in gone:
         disk.remove(f"{directory}/{segment_file(offset, SNAPSHOT)}")
-    if gone:
+    if gone and durably:
         disk.sync_directory(directory)
 
 

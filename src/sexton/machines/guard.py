@@ -65,8 +65,8 @@ class Guard:
     topics: dict[str, Watched] = field(default_factory=dict)
     brokers: frozenset[int] = frozenset()
     views: Views = field(default_factory=Views)
-    # Of topics that the last views do not show, with the time of the first: by their id.
-    missed: dict[str, tuple[int, Watched]] = field(default_factory=dict)
+    # Of topics that the last views do not show, with the time of the first.
+    missed: dict[tuple[str, str], tuple[int, Watched]] = field(default_factory=dict)
     not_seen: str | None = None  # why, if the last look failed
     unseen: bool = False  # in this round the cluster is seen again after a long time
     missing_since_ms: dict[str, int] = field(default_factory=dict)  # noted, and not there
@@ -113,9 +113,9 @@ class Guard:
         for name, sight in event.topics.items():
             if self.config.only is None or name in self.config.only:
                 self._watch(sight, Moment(now_ms, self.views.known_ms, before_ms))
-        for topic_id, (since_ms, _) in list(self.missed.items()):
+        for missed, (since_ms, _) in list(self.missed.items()):
             if since_ms <= self.views.known_ms:
-                del self.missed[topic_id]
+                del self.missed[missed]
         for entry in self.memory.all_in_force():
             if entry.note.topic in event.topics:
                 self.missing_since_ms.pop(entry.note.topic, None)
@@ -129,7 +129,7 @@ class Guard:
 
     def _miss(self, watched: Watched, now_ms: int) -> None:
         """A broker that is cut off may never have heard of the topic: that proves nothing."""
-        self.missed.setdefault(watched.sight.topic_id, (now_ms, watched))
+        self.missed.setdefault(watched.sight.identity, (now_ms, watched))
 
     def _watch(self, sight: TopicSight, at: Moment) -> None:
         watched, now_ms = self.topics.get(sight.name), at.now_ms
@@ -137,7 +137,7 @@ class Guard:
             if watched is not None:
                 self._miss(watched, now_ms)
             new = Watched(sight, Health(sight.topic_id))
-            _, before = self.missed.pop(sight.topic_id, (0, new))
+            _, before = self.missed.pop(sight.identity, (0, new))
             new.health, new.differs_since_ms = before.health, before.differs_since_ms
             new.unsure_ms = before.unsure_ms if watched is None else watched.unsure_ms
             self.topics[sight.name] = watched = new
@@ -196,9 +196,16 @@ class Guard:
             case = Case(now_ms, self.name, self.config, self.memory, watched, wanted, self.round)
             effects += decide(case)
         effects += self._clear_missing(now_ms)
-        if self.views.known_ms == NEVER:  # until then an absence may have lasted for any time
+        if self._is_worth_a_second_look():
             effects.append(LookAgain())
         return [*effects, *self._heartbeat(now_ms)]
+
+    def _is_worth_a_second_look(self) -> bool:
+        """Until two brokers were asked, an absence may have lasted for any time. And a replica of
+        which one alone says that it is back counts as away if the leader changes meanwhile."""
+        if self.views.known_ms == NEVER:
+            return True
+        return any(each.health.changed_in(self.views.last_ms) for each in self.topics.values())
 
     def _clear_missing(self, now_ms: int) -> list[Effect]:
         """A topic that was frozen has been deleted, or we may not see it any more."""

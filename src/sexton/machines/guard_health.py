@@ -51,6 +51,11 @@ class TopicSight:
     partitions: tuple[PartitionSight, ...]
 
     @property
+    def identity(self) -> tuple[str, str]:
+        """The name as well: on clusters without topic ids all topics have the same one."""
+        return self.name, self.topic_id
+
+    @property
     def replicated(self) -> bool:
         """One replica alone has nobody to disagree with."""
         return any(len(p.replicas) > 1 for p in self.partitions)
@@ -130,6 +135,10 @@ class Health:
     def _is_sure(self, since: dict[Place, int], who: Place, at: Moment) -> bool:
         """Have several said so, and nobody anything else?"""
         return since.setdefault(who, at.now_ms) <= at.known_ms
+
+    def changed_in(self, view_ms: int) -> bool:
+        """Was that view the first that says of a replica that it is back, or not assigned?"""
+        return view_ms in self.back.values() or view_ms in self.gone.values()
 
     def reasons(self) -> tuple[str, ...]:
         """Why cleaning could do harm now; empty if all is well."""

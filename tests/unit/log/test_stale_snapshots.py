@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sexton.log.config import LogConfig
 from sexton.log.memory_disk import MemoryDisk
 from sexton.log.names import SNAPSHOT
@@ -70,3 +72,16 @@ def test_snapshots_of_earlier_lives_do_not_pile_up() -> None:
         log.close(1000)
         log = opened(log, clean=True, high_watermark=log.end_offset)
     assert snapshots(log) == [log.end_offset]
+
+
+def test_nobody_waits_for_the_disk_when_a_log_is_opened_after_a_clean_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker opens thousands of them."""
+    log = closed_within_a_transaction()
+    append(log, "c=1")
+    log.close(1000)
+    synced: list[str] = []
+    monkeypatch.setattr(MemoryDisk, "sync_directory", lambda _self, path: synced.append(path))
+    log = opened(log, clean=True, high_watermark=log.end_offset)
+    assert (snapshots(log), synced) == ([3], [])

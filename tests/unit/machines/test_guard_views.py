@@ -84,3 +84,28 @@ def test_a_guard_that_has_just_started_looks_at_another_broker_at_once() -> None
     assert guard.handle(Decide(1_000)) == [LookAgain()]
     guard.handle(replace(seen, now_ms=2_000, by="b"))
     assert LookAgain() not in guard.handle(Decide(2_000))
+
+
+def test_a_replica_that_one_broker_says_is_back_is_looked_at_again_at_once() -> None:
+    """A rolling restart takes the next broker down soon: if that is the leader before a second one
+    was asked, the replica counts as filled while the leader changed, and an audit has to come."""
+    guard = Guard("guard", CONFIG)
+    back = replace(AWAY, partitions=(PartitionSight(0, 1, 0, (1, 2, 3), (1, 2, 3)),))
+    looks = []
+    for second, (by, sight) in enumerate(
+        [("a", AWAY), ("b", AWAY), ("c", AWAY), ("a", back), ("b", back), ("c", back)], 1
+    ):
+        guard.handle(Seen(second * 1_000, frozenset({1, 2, 3}), {"t": sight}, by))
+        looks.append(guard._is_worth_a_second_look())
+    assert looks == [True, False, False, True, False, False]
+    assert not guard.topics["t"].health.out
+
+
+def test_without_topic_ids_a_topic_does_not_inherit_what_is_known_of_another() -> None:
+    guard = Guard("guard", CONFIG)
+    no_id = "AAAAAAAAAAAAAAAAAAAAAA"
+    gone = TopicSight("gone", no_id, (PartitionSight(0, 1, 50, (1, 2, 3), (1, 2, 3)),))
+    seen = Seen(1_000, frozenset({1, 2, 3}), {"gone": gone}, "a")
+    guard.handle(seen)
+    guard.handle(replace(seen, now_ms=2_000, by="b", topics={"t": replace(AWAY, topic_id=no_id)}))
+    assert guard.topics["t"].reasons, "it is frozen for a replica that is away"
