@@ -21,13 +21,15 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from sexton.base.errors import PeerError, SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
+from sexton.client.connection import WRONG_PROTOCOL
 from sexton.client.topology import Topology
+from sexton.spark import asking
 from sexton.spark.loss import DataLoss
 from sexton.spark.options import SourceOptions, Topics, parse
 from sexton.spark.planning import partitions_of, plan_ranges, with_client
 from sexton.spark.ranges import OffsetRange, split, with_shares
 from sexton.spark.reading import read_range
-from sexton.spark.streaming import SextonStreamReader
+from sexton.spark.streaming import Offsets, SextonStreamReader
 from sexton.testing.embedded import EmbeddedCluster
 from tests.certificates import make_certificates
 
@@ -148,9 +150,10 @@ def test_certificates_and_passwords_are_kafkas(tmp_path: Path) -> None:
     with EmbeddedCluster(1, options=secured) as cluster:
         cluster.create_topic("secret", 1)
         assert planned(options_for(cluster, "secret", **known, **ours)) == []
-        soon = {"kafka__default__api__timeout__ms": "500"}
-        with pytest.raises(SextonError):
-            planned(options_for(cluster, "secret", **known, **soon))
+        for wrong in (known, {}):
+            with pytest.raises(PeerError, match=r"closed the connection|announces") as told:
+                planned(options_for(cluster, "secret", **wrong))
+            assert told.value.hint == WRONG_PROTOCOL
 
 
 # ── planning ──
@@ -243,16 +246,64 @@ def grow(cluster: EmbeddedCluster, topic: str, partitions: int) -> None:
     cluster.wait_until(lambda: cluster.partition(topic, partitions - 1) is not None)
 
 
-def test_nobody_at_the_bootstrap_servers_is_told_when_the_time_is_over() -> None:
-    options = parse(
-        {
-            "kafka.bootstrap.servers": "127.0.0.1:1,127.0.0.1:2",
-            "kafka.default.api.timeout.ms": "300",
-            "subscribe": "orders",
-        }
-    )
-    with pytest.raises(PeerError, match=r"127.0.0.1:1,127.0.0.1:2: not told within 300 ms"):
-        planned(options)
+@pytest.mark.parametrize("fails", ["true", "false"])
+@pytest.mark.parametrize("is_remade", [False, True])
+def test_a_batch_is_whole_though_a_broker_has_not_heard_how_its_topic_changed(
+    three: EmbeddedCluster, is_remade: bool, fails: str
+) -> None:
+    name = f"changed-{is_remade}-{fails}".lower()
+    options = options_for(three, name, failOnDataLoss=fails)
+    three.create_topic(name, [[1, 2]])
+    before = told_of(three, name)
+    if is_remade:
+        three.delete_topic(name)
+        three.create_topic(name, [[1, 2], [2, 1]])
+    else:
+        grow(three, name, 2)
+    first, second = TopicPartition(name, 0), TopicPartition(name, 1)
+    until = Offsets({first: 7, second: 9}, {name: told_of(three, name).topic(name).topic_id})
+    ranges = ranges_of(options, Offsets({first: 5}, until.ids), until, [before])
+    assert [(each.at, each.start, each.end) for each in ranges] == [(first, 5, 7), (second, 0, 9)]
+
+
+def test_what_a_single_broker_knows_of_a_batch_is_read(
+    three: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of it is gone; the last one to be asked lacks another one, which is there."""
+    monkeypatch.setattr(asking, "NEWS_MS", 200)
+    three.create_topic("known-to-one", [[1, 2]])
+    before = told_of(three, "known-to-one")
+    grow(three, "known-to-one", 2)
+    now = told_of(three, "known-to-one")
+    options = options_for(three, "known-to-one", failOnDataLoss="false")
+    until = Offsets({TopicPartition("known-to-one", number): 9 for number in range(3)})
+    begun = Offsets(dict.fromkeys(until.next, 4))
+    ranges = ranges_of(options, begun, until, [now, *[before] * 100])
+    assert [each.at.partition for each in ranges] == [0, 1]
+
+
+def told_of(cluster: EmbeddedCluster, topic: str) -> Topology:
+    async def look() -> Topology:
+        async with Client(cluster.bootstrap_servers) as client:
+            return await client.topology([topic])
+
+    return asyncio.run(look())
+
+
+def ranges_of(
+    options: SourceOptions, begun: Offsets, until: Offsets, old_news: list[Topology]
+) -> list[OffsetRange]:
+    """Of a batch, planned by brokers of which the first ones tell what was true before."""
+
+    class Behind(Client):
+        async def topology(self, topics: Iterable[str] | None = None) -> Topology:
+            return old_news.pop(0) if old_news else await super().topology(topics)
+
+    async def plan() -> list[OffsetRange]:
+        async with Behind(options.bootstrap_servers) as client:
+            return await SextonStreamReader(options)._ranges(client, begun, until)
+
+    return asyncio.run(plan())
 
 
 # ── ranges ──

@@ -13,6 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from sexton.base.partitions import TopicPartition
+from sexton.spark import asking
 from sexton.spark.loss import DataLoss
 from sexton.spark.options import parse
 from sexton.spark.ranges import OffsetRange
@@ -77,9 +78,13 @@ def test_a_stream_goes_on_where_it_stopped(
     ],
 )
 def test_a_planned_batch_of_what_is_gone_since_is_a_loss_that_may_be_accepted(
-    three: EmbeddedCluster, known: dict[str, object], why: str
+    three: EmbeddedCluster,
+    known: dict[str, object],
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Spark comes with it again at each start, until it is read."""
+    monkeypatch.setattr(asking, "NEWS_MS", 200)  # nobody here will hear of it
     if three.partition("replanned") is None:
         three.create_topic("replanned", [[1, 2, 3]])
     where = {"kafka.bootstrap.servers": three.bootstrap_servers, "subscribe": "replanned"}

@@ -4,6 +4,11 @@ A stream asks before each batch, for months: one broker that is away at that mom
 So whatever is looked up is asked for again, of another broker each time, until
 `default.api.timeout.ms` has passed. Then the error says who did not answer, and what to do.
 
+Before anybody has answered, a failure is most often a mistake: a wrong address, or TLS at a port
+without it. So at first it is tried again for a moment only, and who hangs up on our first words is
+not asked twice. Later that is a broker which stops. A TLS handshake that fails (a certificate that
+is not trusted) will fail again at any time; Kafka's own clients do not wait for it either.
+
 Brokers hear of a new topic one after the other. A topic that is missing in an answer is asked for
 again, too, but not for long: most often its name is wrong, and somebody waits to be told. The time
 runs from the first answer that lacks it, however long it took until anybody answered.
@@ -12,29 +17,40 @@ runs from the first answer that lacks it, however long it took until anybody ans
 from __future__ import annotations
 
 import asyncio
+import ssl
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from sexton.base.errors import PeerError, Refused
+from sexton.base.errors import PeerError, Refused, SextonError
 from sexton.client.client import Client
+from sexton.client.connection import WRONG_PROTOCOL
 from sexton.client.retrying import Patience, Trying
 from sexton.client.topology import Topology
 
 T = TypeVar("T")
 NEWS_MS = 2_000  # metadata reaches every broker that is up within much less
-REMEDY = (
-    "are brokers of kafka.bootstrap.servers up, and can they be reached from here? To wait longer, "
-    "raise kafka.default.api.timeout.ms"
-)
+ARE_THEY_UP = "are brokers of kafka.bootstrap.servers up, and can they be reached from here?"
+REMEDY = f"{ARE_THEY_UP} To wait longer, raise kafka.default.api.timeout.ms"
+_HUNG_UP = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # in the handshake
 
 
 async def answer_to(
-    client: Client, ask: Callable[[], Awaitable[T]], patience: Patience, what: str
+    client: Client,
+    ask: Callable[[], Awaitable[T]],
+    patience: Patience,
+    what: str,
+    *,
+    at_first: bool = False,
 ) -> T:
-    """Of whichever broker gives one in time; `what` is asked for, in the words of an error."""
-    trying = Trying(replace(patience, timeout_ms=sys.maxsize))  # raises what does not pass
+    """Of whichever broker gives one in time; `what` is asked for, in the words of an error.
+
+    `at_first`: nobody has answered yet. The moment that failures get then runs from the first of
+    them: one try may take long, if a dead address is named before a good one.
+    """
+    again_ms = NEWS_MS if at_first else sys.maxsize
+    trying = Trying(replace(patience, timeout_ms=again_ms))  # raises what does not pass
     last: PeerError | Refused = PeerError("brokers", "do not answer")
     try:
         async with asyncio.timeout(patience.timeout_ms / 1000):
@@ -42,12 +58,23 @@ async def answer_to(
                 try:
                     return await ask()
                 except (PeerError, Refused) as error:
+                    if _is_for_good(error, at_first):
+                        raise
                     last = error
                     await trying.pause(error)
                     client.look_elsewhere()
     except TimeoutError:
         why = f"not told within {patience.timeout_ms} ms: {last.subject}: {last.why}"
         raise PeerError(what, why, last.hint or REMEDY) from last
+
+
+def _is_for_good(error: SextonError, at_first: bool) -> bool:
+    if at_first and error.hint == WRONG_PROTOCOL:
+        return True
+    cause: BaseException | None = error
+    while isinstance(cause, SextonError):
+        cause = cause.__cause__
+    return isinstance(cause, ssl.SSLError) and not isinstance(cause, _HUNG_UP)
 
 
 async def with_news(

@@ -24,7 +24,7 @@ from sexton.client.listing import EARLIEST, LATEST, NOT_FOUND, list_offsets
 from sexton.client.replica import Isolation
 from sexton.client.retrying import until_it_works
 from sexton.client.topology import Topology
-from sexton.spark.asking import REMEDY, answer_to, with_news
+from sexton.spark.asking import ARE_THEY_UP, REMEDY, answer_to, with_news
 from sexton.spark.bounds import At, Bound, Edge, From
 from sexton.spark.loss import begins_later, ends_earlier
 from sexton.spark.options import EACH, SourceOptions, Topics
@@ -47,14 +47,19 @@ class Extent:
     node: int | None = None  # None: whoever leads
 
 
-async def with_client(options: SourceOptions, work: Callable[[Client], Awaitable[T]]) -> T:
+async def with_client(
+    options: SourceOptions, work: Callable[[Client], Awaitable[T]], *, is_running: bool = False
+) -> T:
+    """`is_running`: a stream, which has met these brokers before and waits for them."""
+    remedy = REMEDY if is_running else ARE_THEY_UP
     async with Client(options.bootstrap_servers, options.client_config()) as client:
-        what = f"the cluster at {options.bootstrap_servers}"
-        await answer_to(client, client.any_broker, options.patience, what)
+        what, meet = f"the cluster at {options.bootstrap_servers}", client.any_broker
         try:
+            await answer_to(client, meet, options.patience, what, at_first=not is_running)
+            remedy = REMEDY
             return await work(client)
         except PeerError as error:
-            raise PeerError(error.subject, error.why, error.hint or REMEDY) from error
+            raise PeerError(error.subject, error.why, error.hint or remedy) from error
 
 
 async def plan_ranges(client: Client, options: SourceOptions) -> list[OffsetRange]:

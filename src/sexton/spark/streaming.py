@@ -30,8 +30,8 @@ from pyspark.sql.streaming.datasource import (
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.listing import EARLIEST, list_offsets
-from sexton.client.topology import Topology
-from sexton.spark.asking import topics_by
+from sexton.client.topology import Topic, Topology
+from sexton.spark.asking import with_news
 from sexton.spark.loss import DataLoss, begins_later
 from sexton.spark.options import SourceOptions
 from sexton.spark.planning import edges, partitions_of, start_offsets, with_client
@@ -86,9 +86,8 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         begun = Offsets.from_json(start)
-        earliest, now = asyncio.run(
-            with_client(self._options, lambda client: self._now(client, begun.next))
-        )
+        look = lambda client: self._now(client, begun.next)  # noqa: E731  mypy knows its type
+        earliest, now = asyncio.run(with_client(self._options, look, is_running=True))
         target = now if self._target is None else _at_most(now, self._target, begun)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return following(begun, earliest, target, most, self._options.fail_on_data_loss).to_json()
@@ -108,49 +107,61 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = asyncio.run(with_client(self._options, self._now))[1]
 
     def reportLatestOffset(self) -> Json:  # noqa: N802
-        return asyncio.run(with_client(self._options, self._now))[1].to_json()
+        look = with_client(self._options, self._now, is_running=True)
+        return asyncio.run(look)[1].to_json()
 
     # ── what to read ──
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         begun, until = Offsets.from_json(start), Offsets.from_json(end)
-        return asyncio.run(
-            with_client(self._options, lambda client: self._ranges(client, begun, until))
-        )
+        plan = lambda client: self._ranges(client, begun, until)  # noqa: E731
+        return asyncio.run(with_client(self._options, plan, is_running=True))
 
     async def _ranges(self, client: Client, begun: Offsets, until: Offsets) -> list[OffsetRange]:
         options = self._options
-        topics = sorted({at.topic for at in until.next})
-        topology = await topics_by(client, topics, options.patience)
-        there = [at for at in until.next if self._is_there(topology, until, at)]
+        there = await self._there(client, until)
         new = [at for at in there if at not in begun.next or _replaced(begun, until, at)]
         earliest = await list_offsets(
             client, dict.fromkeys(new, EARLIEST), patience=options.patience
         )
         ranges = []
-        for at in there:
+        for at, topic in there.items():
             start = earliest[at] if at in earliest else begun.next[at]
             if at not in begun.next and start > 0 and options.fail_on_data_loss:
                 raise begins_later(at, 0, start)  # since this batch was planned for the first time
-            topic_id = topology.topic(at.topic).topic_id
-            ranges.append(OffsetRange(at, start, max(start, until.next[at]), topic_id))
+            ranges.append(OffsetRange(at, start, max(start, until.next[at]), topic.topic_id))
         pieces = split(ranges, options.least_partitions, options.most_records)
-        leaders: Leaders = {(at, None): topology.place(at).leader for at in there}
+        leaders: Leaders = {
+            (at, None): topic.partitions[at.partition].leader for at, topic in there.items()
+        }
         return with_shares(pieces, leaders, options.max_bytes_per_s)
 
-    def _is_there(self, topology: Topology, until: Offsets, at: TopicPartition) -> bool:
-        """A batch that was planned by an earlier run may be of a topic that is gone since.
+    async def _there(self, client: Client, until: Offsets) -> dict[TopicPartition, Topic]:
+        """The partitions of a batch, each as somebody knows it who has heard of it.
 
-        Spark would come with it again at each start. If the loss is accepted, nothing of it is
-        read, and the next batch is planned with what there is.
+        Spark takes a batch that was planned for read: what is left out here is never read again. So
+        one broker with old news is not believed, and what any of them knows is there.
+
+        A batch that was planned by an earlier run may be of a topic that is gone since, and Spark
+        would come with it again at each start. If the loss is accepted, nothing of it is read, and
+        the next batch is planned with what there is.
         """
-        topic = topology.topics.get(at.topic)
-        is_other = topic is not None and until.ids.get(at.topic, topic.topic_id) != topic.topic_id
-        if topic is not None and at.partition in topic.partitions and not is_other:
-            return True
-        if self._options.fail_on_data_loss:
-            raise _remade(at.topic) if is_other else DataLoss(f"{at} is gone")
-        return False
+        found: dict[TopicPartition, Topic] = {}
+
+        def has_all(told: Topology) -> bool:
+            found.update(
+                {at: told.topics[at.topic] for at in until.next if _knows(told, until, at)}
+            )
+            return len(found) == len(until.next)
+
+        topics, patience = sorted({at.topic for at in until.next}), self._options.patience
+        what = f"metadata of {', '.join(topics)}"
+        last = await with_news(client, lambda: client.topology(topics), has_all, patience, what)
+        lost = [at for at in until.next if at not in found]
+        if lost and self._options.fail_on_data_loss:
+            at = lost[0]
+            raise _remade(at.topic) if _is_other(last, until, at) else DataLoss(f"{at} is gone")
+        return {at: found[at] for at in until.next if at in found}
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read(self._options, partition)
@@ -158,6 +169,17 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _ids(topology: Topology, chosen: Iterable[TopicPartition]) -> dict[str, bytes]:
     return {at.topic: topology.topic(at.topic).topic_id for at in chosen}
+
+
+def _is_other(told: Topology, planned: Offsets, at: TopicPartition) -> bool:
+    topic = told.topics.get(at.topic)
+    return topic is not None and planned.ids.get(at.topic, topic.topic_id) != topic.topic_id
+
+
+def _knows(told: Topology, planned: Offsets, at: TopicPartition) -> bool:
+    topic = told.topics.get(at.topic)
+    has_it = topic is not None and at.partition in topic.partitions
+    return has_it and not _is_other(told, planned, at)
 
 
 def _replaced(begun: Offsets, now: Offsets, at: TopicPartition) -> bool:
