@@ -6,7 +6,8 @@ brokers move, and somebody else may be where one was. So every answer that says 
 believed at once, and nobody is dialled twice on the same word: it is asked for anew before.
 
 A machine that is off takes seconds to be given up. Whoever waits for the same address shares what
-came of it, and `ask` turns to addresses that failed lately only when all others have failed, too.
+came of it, and `ask` turns to an address that failed only when all others have failed, too, or when
+somebody doubts what the others say and it has had the time to come back.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ R = TypeVar("R", bound=Response)
 Address = tuple[str, int]
 
 _METADATA_VERSIONS = range(4, 1 << 15)  # before 4 asking for a topic creates it
-LEFT_OUT_S = 10.0
+LEFT_OUT_S = 10.0  # a machine that is off takes as long to be given up
+RENEWED_AGAIN_S = 10.0  # so does this; a session has minutes left when it is worn
 
 
 class Client:
@@ -45,11 +47,12 @@ class Client:
         self._known: dict[int, BrokerAddress] = {}
         self._dialled: set[int] = set()  # at the address that is known
         self._connections: dict[Address, Connection] = {}
-        self._replaced: list[Connection] = []  # by a new session; somebody may still hold one
+        self._replaced: list[Connection] = []  # by a new session; somebody may wait on one
         self._locks: dict[Address, asyncio.Lock] = {}  # one attempt at a time for each address
         self._unreached: dict[Address, tuple[float, PeerError]] = {}  # when each last did, and why
+        self._not_renewed: dict[Address, float] = {}  # when a new session was last tried in vain
         self._quotas: dict[int, ReadQuota] = {}
-        self._turn = 0  # whom to ask first, see `look_elsewhere`
+        self._turn = self._asked_turn = 0  # whom to ask first, next time and last time
         # By kind and key, the broker that coordinates it; whoever is refused there clears it.
         self.coordinators: dict[tuple[int, str], int] = {}
 
@@ -145,9 +148,11 @@ class Client:
         open_ones = [at for at, connection in self._connections.items() if connection.is_open]
         known = [(each.host, each.port) for each in self._known.values()]
         addresses = list(dict.fromkeys([*open_ones, *self._bootstrap, *known]))
+        self._asked_turn = self._turn
         turn = self._turn % len(addresses)
         failures = []
-        for address in self._failed_last(addresses[turn:] + addresses[:turn]):
+        in_turn = addresses[turn:] + addresses[:turn]
+        for address in sorted(in_turn, key=lambda at: at in self._unreached):
             try:
                 return await self._connected(address)
             except PeerError as error:
@@ -155,14 +160,16 @@ class Client:
         raise unreachable(failures)
 
     def look_elsewhere(self) -> None:
-        """Another broker is `any_broker` from now on: this one's news may be old."""
-        self._turn += 1
+        """Another broker is `any_broker` from now on: this one's news may be old.
 
-    def _failed_last(self, addresses: Iterable[Address]) -> list[Address]:
-        """The same, but those that failed lately after all others."""
+        To say so again before anybody is asked changes nothing: one answer may be doubted by many,
+        and with two brokers every second doubt would lead back to the same.
+        """
+        self._turn = self._asked_turn + 1
         now_s = time.monotonic()
-        failed = {at for at, (when_s, _) in self._unreached.items() if now_s - when_s < LEFT_OUT_S}
-        return sorted(addresses, key=lambda at: at in failed)
+        for address, (failed_s, _) in list(self._unreached.items()):
+            if now_s - failed_s >= LEFT_OUT_S:
+                del self._unreached[address]  # it may be back, and alone know better
 
     async def _connected(self, address: Address) -> Connection:
         came_s = time.monotonic()
@@ -177,12 +184,16 @@ class Client:
 
     async def _renewed(self, address: Address, connection: Connection) -> Connection:
         """The same, or another one in its place if its session ends soon."""
-        if not connection.is_worn:
+        tried_s = self._not_renewed.get(address)
+        waits = tried_s is not None and time.monotonic() - tried_s < RENEWED_AGAIN_S
+        if waits or not connection.is_worn:
             return connection
         try:
             renewed = await self._dial(address)
         except SextonError:
+            self._not_renewed[address] = time.monotonic()
             return connection  # it is good for a while yet
+        connection.close_when_answered()
         self._replaced = [each for each in (*self._replaced, connection) if each.is_open]
         return renewed
 
@@ -193,6 +204,7 @@ class Client:
             self._unreached[address] = time.monotonic(), failure
             raise
         self._unreached.pop(address, None)
+        self._not_renewed.pop(address, None)
         self._connections[address] = connection
         return connection
 

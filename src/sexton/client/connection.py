@@ -94,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._lost: PeerError | None = None
         self._worn_s: float | None = None  # by the loop's clock; None: never
+        self._is_replaced = False  # nobody should ask any more
         self._is_understood = False  # it has answered more than what anybody may ask
         self._size = bytearray(_SIZE.size)
         self._frame: bytearray | None = None  # None: its size is being read
@@ -201,8 +202,9 @@ class Connection(asyncio.BufferedProtocol):
         waiting = self._waiting.popleft()
         waiting.timer.cancel()
         self._is_understood |= waiting.response is not ApiVersionsResponse
-        if waiting.future.done():
-            return  # whoever asked has given up
+        if waiting.future.done():  # whoever asked has given up
+            self._close_if_replaced()
+            return
         try:
             _number, answer = decode_response(waiting.response, frame, _version_in(waiting, frame))
         except PeerError as error:
@@ -210,6 +212,7 @@ class Connection(asyncio.BufferedProtocol):
             self._hang_up(str(error))
         else:
             waiting.future.set_result(answer)
+        self._close_if_replaced()
 
     # ── the end ──
 
@@ -234,6 +237,15 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """At once; whoever waits for an answer gets an error."""
         self._hang_up("the connection was closed here")
+
+    def close_when_answered(self) -> None:
+        """Another one is in its place; what is under way on it still comes."""
+        self._is_replaced = True
+        self._close_if_replaced()
+
+    def _close_if_replaced(self) -> None:
+        if self._is_replaced and not self._waiting:
+            self._hang_up("the connection was closed here: its session was renewed on another")
 
     def connection_lost(self, exc: Exception | None) -> None:
         why = f": {_reason(exc)}" if isinstance(exc, OSError) else f": {exc}" if exc else ""

@@ -52,6 +52,7 @@ class RovingClient(Client):
         return found
 
     async def any_broker(self) -> Connection:
+        self._asked_turn = self._turn
         failures: list[PeerError] = []
         for address in self._in_turn():
             try:

@@ -146,7 +146,7 @@ async def init_producer_id(
         )
         return Transaction(transactional_id, answer.producer_id, answer.producer_epoch, spoken)
 
-    return await _until_ready(client, ask, patience)
+    return await _until_ready(client, (TRANSACTION, transactional_id), ask, patience)
 
 
 async def add_partitions(
@@ -184,7 +184,7 @@ async def add_partitions(
             if told[at]:
                 raise refused(told[at], f"{at} in a transaction")
 
-    await _until_ready(client, ask, patience)
+    await _until_ready(client, (TRANSACTION, transaction.transactional_id), ask, patience)
 
 
 async def stable_offset(
@@ -213,7 +213,7 @@ async def stable_offset(
             return None
         return Committed(result.committed_offset, result.metadata or "")
 
-    return await _until_ready(client, ask, patience)
+    return await _until_ready(client, (GROUP, group), ask, patience)
 
 
 async def commit_offset(
@@ -226,7 +226,8 @@ async def commit_offset(
 ) -> None:
     """Makes an offset part of the transaction."""
     if transaction.version == ANNOUNCED:
-        await _until_ready(client, lambda: _add_offsets(client, transaction, group), patience)
+        key = (TRANSACTION, transaction.transactional_id)
+        await _until_ready(client, key, lambda: _add_offsets(client, transaction, group), patience)
     entry = TxnOffsetCommitRequestPartition(
         at.partition, committed.offset, committed_metadata=committed.metadata
     )
@@ -249,7 +250,7 @@ async def commit_offset(
         if told[at]:
             raise refused(told[at], f"an offset of the group {group} for {at}")
 
-    await _until_ready(client, ask, patience)
+    await _until_ready(client, (GROUP, group), ask, patience)
 
 
 async def _add_offsets(client: Client, transaction: Transaction, group: str) -> None:
@@ -276,27 +277,29 @@ async def end_transaction(
         if answer.error_code:
             raise refused(answer.error_code, f"the end of {transaction.transactional_id}")
 
-    await _until_ready(client, ask, patience)
+    await _until_ready(client, (TRANSACTION, transaction.transactional_id), ask, patience)
 
 
 # ── coordinators ──
 
 
 async def _until_ready(
-    client: Client, ask: Callable[[], Awaitable[T]], patience: Patience = PROMPT
+    client: Client, asked: tuple[int, str], ask: Callable[[], Awaitable[T]], patience: Patience
 ) -> T:
-    """Of a coordinator: after any error it is looked up again.
+    """Of a coordinator, `asked` by kind and key: after any error it is looked up again.
 
-    Elsewhere, unless it has only not finished yet: a broker that is cut off from the others names
-    who coordinated before, itself perhaps, for as long as it is asked.
+    Elsewhere, and all others with it, unless it has only not finished yet: a broker that is cut off
+    from the others names who coordinated before, itself perhaps, for as long as it is asked.
     """
 
     async def once() -> T:
         try:
             return await ask()
         except (PeerError, Refused) as error:
-            client.coordinators.clear()
-            if not isinstance(error, Refused) or error.error not in NOT_YET:
+            if isinstance(error, Refused) and error.error in NOT_YET:
+                client.coordinators.pop(asked, None)
+            else:
+                client.coordinators.clear()
                 client.look_elsewhere()
             raise
 
@@ -317,7 +320,6 @@ async def _found(client: Client, kind: int, key: str) -> Connection:
     except IndexError:
         raise PeerError("FindCoordinator", f"is answered without {key}") from None
     if found.error_code:
-        client.look_elsewhere()
         raise refused(found.error_code, f"the coordinator of {key}")
     client.coordinators[kind, key] = found.node_id
     return await client.broker(found.node_id)

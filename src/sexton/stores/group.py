@@ -133,7 +133,6 @@ class Group:
             except PeerError as error:
                 self._cannot_join(logging.WARNING, error)
                 self._coordinator.forget()
-                self._client.look_elsewhere()
                 await asyncio.sleep(_PAUSE_S)
                 continue
             self.rebalances += 1
@@ -227,7 +226,6 @@ class Group:
                 silent_since = None
             except PeerError as error:
                 self._coordinator.forget()
-                self._client.look_elsewhere()
                 now = loop.time()
                 silent_since = silent_since or now
                 if (now - silent_since) * 1000 > self._config.session_timeout_ms:

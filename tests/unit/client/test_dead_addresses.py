@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from sexton.base.errors import PeerError
+from sexton.client import client as client_module
 from sexton.client.client import Client
 from sexton.client.connection import ClientConfig, connect
 from sexton.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
@@ -72,6 +73,30 @@ def test_a_question_for_anybody_does_not_wait_for_the_same_dead_one_each_time() 
                 await client.topology([])
                 client.look_elsewhere()
             assert silent.dialled == 1
+
+    asyncio.run(run())
+
+
+def test_a_dead_one_is_tried_again_only_by_whoever_doubts_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_module, "LEFT_OUT_S", 0.0)
+
+    async def run() -> None:
+        async with (
+            silence() as silent,
+            wire_broker(lambda _: MetadataResponse(), {3: (4, 12)}) as (host, port),
+            Client(f"{host}:{port},127.0.0.1:{silent.port}", QUICK) as client,
+        ):
+            await client.topology([])
+            client.look_elsewhere()
+            for _ in range(4):
+                await client.topology([])
+            assert silent.dialled == 1
+            for _ in range(2):  # all addresses
+                client.look_elsewhere()
+                await client.topology([])
+            assert silent.dialled == 2
 
     asyncio.run(run())
 
