@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sexton.base.errors import PeerError, Refused
@@ -44,9 +44,26 @@ class HeldOptions:
 
     # ── what is held ──
 
-    async def freeze(self, nodes: Iterable[int]) -> bool:
-        """No cleaning of the topic from now on, on these brokers; False: it is not compacted."""
-        place = (TOPIC, self.notes.topic)
+    async def freeze(self, nodes: Collection[int]) -> bool:
+        """No cleaning of the topic from now on, on these brokers; False: it is not compacted.
+
+        A guard that holds the topic may set it free between our look and our change: then all
+        brokers come to say so, and it is frozen again.
+        """
+        place, deadline = (TOPIC, self.notes.topic), time.monotonic() + PATIENCE_S
+        if not await self._freeze(place):
+            return False
+        while unaware := [node for node in nodes if not await self._is_frozen(node)]:
+            if time.monotonic() > deadline:
+                why = f"has not heard within {PATIENCE_S:g} s that the topic is not to be cleaned"
+                hint = "run it again: what was set is noted"
+                raise PeerError(f"broker {unaware[0]}", why, hint)
+            await asyncio.sleep(PAUSE_S)
+            if (await self._agreed(place, [MIN_LAG]))[MIN_LAG].value != FOREVER:
+                await self._freeze(place)
+        return True
+
+    async def _freeze(self, place: Place) -> bool:
         found = await described(self.client, place, (CLEANUP_POLICY, MIN_LAG, MAX_LAG))
         if "compact" not in (found[CLEANUP_POLICY].value or ""):
             return False
@@ -55,9 +72,11 @@ class HeldOptions:
         held = any(each.option == MAX_LAG for each in self.notes.options)
         if held or (limit is not None and int(limit.value or FOREVER) < int(FOREVER)):
             wanted[MAX_LAG] = FOREVER
-        await self.hold(place, wanted)
-        for node in nodes:
-            await _until(lambda node=node: self._is_frozen(node), f"broker {node}")  # type: ignore[misc]
+        try:
+            await self.hold(place, wanted)
+        except Refused as error:
+            if error.error is not KafkaError.INVALID_CONFIG:
+                raise  # else the limit is back, and below it: `freeze` looks again
         return True
 
     async def _is_frozen(self, node: int) -> bool:
@@ -153,12 +172,3 @@ class HeldOptions:
 
 def _at(held: Held) -> tuple[int, str, str]:
     return held.kind, held.name, held.option
-
-
-async def _until(good: Callable[[], Awaitable[bool]], who: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not await good():
-        if time.monotonic() > deadline:
-            why = f"has not heard within {PATIENCE_S:g} s that the topic is not to be cleaned"
-            raise PeerError(who, why, "run it again: what was set is noted")
-        await asyncio.sleep(PAUSE_S)
