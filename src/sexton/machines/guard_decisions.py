@@ -140,6 +140,8 @@ def _planned(case: Case, entry: Entry) -> None:
     if not case.wanted:
         if _may_thaw(case, entry):
             _remember(case, entry, "thawing", released_ms=case.now_ms)
+        else:
+            _keep_doubts(case, entry)
     elif options is not None and case.watched.fresh:
         if is_frozen(options):
             if not _agreed(case):
@@ -161,6 +163,8 @@ def _frozen(case: Case, entry: Entry) -> None:
         # What somebody unfroze is theirs until all is well; the next absence is another one.
         if _is_free(case) or _may_thaw(case, entry):
             _remember(case, entry, "thawing", again=False, released_ms=case.now_ms)
+        else:
+            _keep_doubts(case, entry)
         return
     if options is None or not case.watched.fresh:
         return
@@ -394,6 +398,17 @@ def _doubts_now(case: Case, note: Note) -> tuple[Doubt, ...]:
     if since_ms is not None and options is not None:
         found += health.doubts(case.now_ms, options.delete_retention_ms, since_ms)
     return _joined(tuple(doubt for doubt in found if health.holds(doubt)))
+
+
+def _keep_doubts(case: Case, entry: Entry) -> None:
+    """Those that came up in the look in which all was well again: whoever audits the topic has to
+    know of them, and so has the guard that comes after this one."""
+    note, doubts = entry.note, _doubts_now(case, entry.note)
+    if case.config.thaw_in_doubt or {*doubts} <= {*note.doubts}:
+        return
+    again = note.again or note.state == "planned"
+    joined = _joined(note.doubts, doubts)
+    _remember(case, entry, "frozen", again=again, doubts=joined, revision=note.revision + 1)
 
 
 def _has_left(case: Case, note: Note) -> bool:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from sexton.machines.guard import Guard
 from sexton.machines.guard_events import Decide, LookAgain, Recalled, Remember, Seen
-from sexton.machines.guard_health import UNKNOWN, PartitionSight, TopicSight
-from sexton.machines.guard_notes import Doubt, Lags, Note, encode
+from sexton.machines.guard_health import (
+    LEADER_CHANGED,
+    UNKNOWN,
+    PartitionSight,
+    TopicSight,
+)
+from sexton.machines.guard_notes import Doubt, Lags, Note, State, encode
 from sexton.machines.guard_views import NEVER, Views
 from tests.unit.machines.guard_world import CONFIG
 from tests.unit.machines.test_guard import in_force, let_pass, quiet_world
@@ -109,3 +116,20 @@ def test_without_topic_ids_a_topic_does_not_inherit_what_is_known_of_another() -
     guard.handle(seen)
     guard.handle(replace(seen, now_ms=2_000, by="b", topics={"t": replace(AWAY, topic_id=no_id)}))
     assert guard.topics["t"].reasons, "it is frozen for a replica that is away"
+
+
+@pytest.mark.parametrize("state", ["planned", "frozen"])
+def test_a_doubt_that_comes_up_when_all_is_well_again_is_noted(state: State) -> None:
+    """Else no audit could settle it, and the guard that comes next would know nothing of it."""
+    guard = Guard("guard", CONFIG)
+    note = Note("t", 1, "guard", state, "id", Lags("5"), False, since_ms=0, at_ms=0)
+    guard.handle(Recalled(1_000, ((0, *encode(note)),)))
+    well = replace(AWAY, partitions=(PartitionSight(0, 2, 1, (1, 2, 3), (1, 2, 3)),))
+    for second, (by, sight) in enumerate([("a", AWAY), ("b", AWAY), ("c", well)], 1):
+        guard.handle(Seen(second * 1_000, frozenset({1, 2, 3}), {"t": sight}, by))
+    (kept,) = [each for each in guard.handle(Decide(3_000)) if isinstance(each, Remember)]
+    assert isinstance(kept.saying, Note)
+    assert kept.saying.doubts == (Doubt(0, 3, LEADER_CHANGED),)
+    assert (kept.saying.state, kept.saying.again) == ("frozen", state == "planned")
+    guard.handle(Recalled(3_000, ((1, *encode(kept.saying)),)))
+    assert not [each for each in guard.handle(Decide(3_000)) if isinstance(each, Remember)]
