@@ -98,16 +98,23 @@ def open_log(
     if log.epochs.cut_end(end) or not clean or made_again:
         log.write_epochs()
     if not clean:
-        if recovery_point == 0:  # perhaps the log came to be in the life that ended so suddenly
-            log.unsynced = _small_files(disk, directory)
-        log.flush(now_ms)  # what has been verified need not be verified again
-        for segment in segments[:-1]:
-            segment.close_indexes()
+        _keep_verified(log, segments, now_ms, perhaps_new=recovery_point == 0)
     log.advance_high_watermark(high_watermark)
     kept = {end, *(segment.base_offset for segment in segments)}
     # After a clean end they are old, but not wrong: no broker with thousands of logs waits for it.
     remove_snapshots(disk, directory, keeps=kept.__contains__, durably=not clean)
     return Opened(log, findings)
+
+
+def _keep_verified(
+    log: PartitionLog, segments: list[Segment], now_ms: int, *, perhaps_new: bool
+) -> None:
+    """What has been verified after a crash need not be verified again."""
+    if perhaps_new:  # the log may have come to be in the life that ended so suddenly
+        log.unsynced = _small_files(log.disk, log.directory)
+    log.flush(now_ms)
+    for segment in segments[:-1]:
+        segment.close_indexes()
 
 
 def _small_files(disk: Disk, directory: str) -> list[str]:
