@@ -116,7 +116,7 @@ def first_act(said: str) -> str:
 
 def draw(text: str, to: Path) -> None:
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    console.print(Text.from_ansi(text))
+    console.print(Text.from_ansi(text), "", sep="\n")  # of the last line, rich cuts the feet
     frame = re.sub(r"@font-face \{\{.*?\}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     console.save_svg(str(to), title="sexton", code_format=frame)  # no fonts from elsewhere
     print(f"pictures: wrote {to.relative_to(ROOT)}")

@@ -19,8 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sexton.log import producers
-from sexton.log.partition import PartitionLog, Read
+from sexton.log.partition import PartitionLog
 from sexton.log.producers import AppendedBatch
+from sexton.log.reading import Read
 from sexton.machines import replication
 from sexton.machines.offset_messages import NO_PRODUCER_ID, Marker, OffsetRecord
 from sexton.machines.offset_table import Key, OffsetTable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -46,3 +47,12 @@ def test_a_page_shows_it_with_words_for_those_who_hear_it(name: str) -> None:
     before, found, _ = TEXT.partition(f"](../images/{name})")
     assert found
     assert len(before.rpartition("![")[2]) > 40
+
+
+def test_the_last_line_of_the_demo_is_whole() -> None:
+    """rich cuts what is below the last line's own height: the feet of its letters."""
+    picture = (ROOT / "docs/images/demo.svg").read_text(encoding="utf-8")
+    found = re.search(r'clip-terminal">\s*<rect [^>]* height="([\d.]+)"', picture)
+    assert found is not None
+    lines = re.findall(r'<text [^>]*-r\d+" x="[\d.]+" y="([\d.]+)"[^>]*>[^<]*\w', picture)
+    assert max(map(float, lines)) + 10 < float(found[1])  # a letter of 20 pixels has feet of 5

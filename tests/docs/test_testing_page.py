@@ -48,7 +48,7 @@ def test_the_examples_pass(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     for shown in PRINTED.findall(TEXT):
         assert shown in run.stdout
-    assert re.search(r"^15 passed", run.stdout, re.MULTILINE), run.stdout
+    assert re.search(r"^16 passed", run.stdout, re.MULTILINE), run.stdout
 
 
 @pytest.mark.xdist_group("spark")

@@ -9,7 +9,8 @@ a partition and the next one nothing happened that must not:
     * an epoch has one leader at most
     * whoever leads was in the ISR, or the record says that records were lost
     * whoever is in the ISR was put there by the leader, or leads after a loss
-    * what was heard of never goes back but with a loss
+    * what was heard of never goes back but with a loss; what was agreed on before one, also when
+      its leader says that its log ends below; and what was agreed on since, never
     * nobody is given an assignment number that somebody had before
 """
 
@@ -23,6 +24,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from sexton.base.partitions import TopicPartition
+from sexton.machines.compaction import Removable
 from sexton.machines.controller import (
     AllocateProducerIds,
     AlterConfigs,
@@ -89,6 +91,7 @@ class Heard:
     high_watermark: int = 0
     mtro: int = 0
     mxro: int = 0
+    agreed: Removable = field(default_factory=Removable)  # since records were last lost
 
 
 class AnyHistory(RuleBasedStateMachine):
@@ -187,6 +190,8 @@ class AnyHistory(RuleBasedStateMachine):
             return
         if node == record.leader and not stale:
             heard = self.heard[record.at]
+            if record.leader_epoch == record.lost_in and offset >= heard.high_watermark:
+                heard.mtro, heard.mxro = min(heard.mtro, offset), min(heard.mxro, offset)
             heard.high_watermark = max(heard.high_watermark, offset)
         hw = ((topic, partition, record.leader_epoch - stale, offset),)
         self.beat(node, process.metadata_end, hw, False)
@@ -239,6 +244,8 @@ class AnyHistory(RuleBasedStateMachine):
             assert not stale
             heard = self.heard[record.at]
             heard.mtro, heard.mxro = max(heard.mtro, mtro), max(heard.mxro, mxro)
+            heard.high_watermark = max(heard.high_watermark, mtro, mxro)
+            heard.agreed = heard.agreed.raised_to(Removable(mtro, mxro))
             assert (answer.mtro, answer.mxro) == (heard.mtro, heard.mxro)
         else:
             assert stale
@@ -404,7 +411,8 @@ class AnyHistory(RuleBasedStateMachine):
             assert new.leader in (-1, *old.isr, *put_there)
             assert all(node in (*old.isr, *put_there) for node in new.isr)
             assert new.high_watermark >= old.high_watermark
-        assert lost or (new.mtro >= old.mtro and new.mxro >= old.mxro)
+        voided = isinstance(event, Heartbeat) and new.leader_epoch == new.lost_in
+        assert lost or voided or (new.mtro >= old.mtro and new.mxro >= old.mxro)
         if lost:
             assert new.mtro <= old.mtro and new.mxro <= old.mxro
             self.heard[new.at] = Heard(new.high_watermark, new.mtro, new.mxro)
@@ -424,6 +432,7 @@ class AnyHistory(RuleBasedStateMachine):
         for at, partition in self.controller.image.partitions.items():
             heard = self.heard[at]
             assert (partition.mtro, partition.mxro) == (heard.mtro, heard.mxro)
+            assert partition.removable.raised_to(heard.agreed) == partition.removable
             assert self.controller.ledger.known(at).high_watermark == heard.high_watermark
         assert len(self.waiting) == len(self.controller.brokers.parked)
 

@@ -16,16 +16,20 @@ from typing import Any
 
 import pytest
 
+from sexton.base.errors import ConfigError, Refused
+from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.cli.main import main
 from sexton.client.client import Client
-from sexton.client.config_changes import TOPIC, described
+from sexton.client.config_changes import BROKER, TOPIC, Changes, Place, alter, described
+from sexton.guard import repair_options
 from sexton.guard.repair import CLEANED_AGAIN, STAYS_FROZEN, Repair, begin
 from sexton.guard.repair_notes import Notes, NotesFile
 from sexton.guard.repair_planning import judged, plan_repair
 from sexton.lab.divergences import EMBEDDED_OPTIONS
 from sexton.lab.looking import consumed
 from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG
+from sexton.machines.repair import Job
 from sexton.survey import judging
 from sexton.survey.plan import Wanted
 from sexton.survey.runner import LocalRunner
@@ -73,7 +77,7 @@ ALL = (1, 2, 3)
 TOPICS = {
     "words": ALL, "notes": ALL, "killed": ALL, "operator": ALL, "guarded": ALL, "deleted": ALL,
     "lives": ALL, "untouched": ALL, "two-copies": (1, 3), "many": ALL, "two-keys": ALL,
-    "crash": ALL, "frozen": ALL, "rounds": ALL,
+    "crash": ALL, "frozen": ALL, "rounds": ALL, "others": ALL,
 }  # fmt: skip
 
 
@@ -371,6 +375,48 @@ def test_what_another_round_throws_away_is_kept_as_well(
     assert b"k" in (second / first.name).read_bytes()
 
 
+def test_who_said_yes_to_one_replica_is_asked_about_another(
+    cluster: EmbeddedCluster,
+    topics: dict[str, str],
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Broker 2's was to be rebuilt, and was; the audit after it finds broker 3's wrong."""
+    topic = topics["others"]
+    notes, asked = NotesFile(tmp_path / "notes.json"), list[str]()
+
+    async def after_one_round() -> Notes:
+        async with Client(cluster.bootstrap_servers) as client:
+            topology = await client.topology([topic])
+            done = Job(TopicPartition(topic, 0), ALL, (2,), (1,), 1, rebuilt=(2,), done=True)
+            topic_id = topology.topic(topic).topic_id.hex()
+            return Notes(topology.cluster_id or "", topic, topic_id, 0, jobs=(done,))
+
+    def answering(*answers: bool) -> Iterator[bool]:
+        asked.clear()
+        notes.write(asyncio.run(after_one_round()))
+        return iter(answers)
+
+    def consent(_command: str, what: str, _yes: bool, _instead: str) -> None:
+        asked.append(what)
+        if not next(answers):
+            raise ConfigError("repair", "was not begun")
+
+    monkeypatch.setattr("sexton.cli.repair_run.consent", consent)
+    answers = answering(True, False)
+    code, told = run(topic)
+    assert (code, told["summary"]["findings_left"]) == (1, 1), told
+    assert asked == ["go on", f"rebuild another replica, too ({topic}-0 on broker 3)"]
+    assert "k" in consumed(cluster.bootstrap_servers, topic).latest, "broker 3 leads as before"
+    assert not notes.path.exists(), "it is over"
+
+    answers = answering(True, True)
+    code, told = run(topic)
+    assert (code, told["summary"]["findings_left"], len(asked)) == (0, 0, 2), told
+    assert "k" not in consumed(cluster.bootstrap_servers, topic).latest
+
+
 def test_without_consent_nothing_is_done(
     cluster: EmbeddedCluster, run: Run, untouched: str
 ) -> None:
@@ -378,6 +424,46 @@ def test_without_consent_nothing_is_done(
     code, told = run(untouched)  # nobody is there to be asked
     assert code == 2 and "--yes" in told["error"]["subject"]
     assert cluster.partition(untouched) == before
+
+
+def test_who_may_not_move_replicas_does_not_freeze_the_topic_either(
+    run: Run,
+    untouched: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cluster: EmbeddedCluster,
+) -> None:
+    """Else it would stay so until somebody comes who may."""
+
+    async def denied(*_: object) -> None:
+        raise Refused(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "the reassignment")
+
+    monkeypatch.setattr("sexton.guard.repair.reassign", denied)
+    before = options_of(cluster, untouched)
+    code, told = run(untouched, "--yes")
+    assert code == 1 and "no ACL that allows Alter" in told["error"]["why"], told
+    assert options_of(cluster, untouched) == before
+    assert not (tmp_path / "notes.json").exists()
+
+
+def test_who_may_not_throttle_brokers_does_not_freeze_the_topic_either(
+    run: Run,
+    untouched: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cluster: EmbeddedCluster,
+) -> None:
+    async def denied(client: Client, place: Place, changes: Changes, **how: bool) -> None:
+        if place[0] == BROKER:
+            raise Refused(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "options of a broker")
+        await alter(client, place, changes, **how)
+
+    monkeypatch.setattr(repair_options, "alter", denied)
+    before = options_of(cluster, untouched)
+    code, told = run(untouched, "--yes", "--throttle", "20")
+    assert code == 1 and "no ACL that allows AlterConfigs" in told["error"]["why"], told
+    assert options_of(cluster, untouched) == before
+    assert not (tmp_path / "notes.json").exists()
 
 
 def test_a_plan_is_no_repair(run: Run, untouched: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
@@ -15,7 +15,7 @@ from sexton.client.listing import LATEST, list_offsets
 from sexton.client.reading import PartitionReader
 from sexton.client.replica import Isolation
 from sexton.machines.retry_records import TaskName
-from sexton.retry import Message, OrderedRetry
+from sexton.retry import Message, OrderedRetry, looking
 from sexton.retry.letters import read_letters
 from sexton.retry.reading import committed_columns
 from sexton.retry.redriving import REDRIVEN, Redrive, Redriven, _Sender, redrive
@@ -98,6 +98,19 @@ def test_dead_letters_are_listed_with_what_became_of_them(
     assert later.json["letters"] == []
     status = run_sexton("retry", "status", *about(freed))
     assert status.code == 0 and status.json["summary"]["freed"] == 2
+
+
+def test_the_status_reads_the_newest_letters_only_and_says_so(
+    freed: str, run_sexton: RunSexton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are kept for a month, each with its whole message; `retry dead` reads all of them."""
+    assert "letters_not_read" not in run_sexton("retry", "status", *about(freed)).json["summary"]
+    monkeypatch.setattr(looking, "NEWEST", 2)  # a marker is the last
+    summary = run_sexton("retry", "status", *about(freed)).json["summary"]
+    assert summary["freed"] == 1 and summary["letters_not_read"] in (1, 2)
+    shown = run_sexton("retry", "status", *about(freed)[:-2])
+    assert "older dead letters" in shown.stdout
+    assert len(run_sexton("retry", "dead", *about(freed)).json["letters"]) == 2
 
 
 def test_a_dead_letter_is_sent_again_once(freed: str, run_sexton: RunSexton) -> None:
@@ -205,3 +218,21 @@ def test_of_two_that_redrive_at_once_one_sends(freed: str) -> None:
 
     assert asyncio.run(at_once())[1].is_sent
     assert redriven(freed) == [LETTER.encode()]
+
+
+def test_a_fatal_error_that_comes_with_a_delivery_is_told_as_one() -> None:
+    """confluent-kafka raises it inside the callback, and Python makes a SystemError of that."""
+    sender = _Sender.__new__(_Sender)
+    sender._name = TASK
+
+    def flush() -> None:
+        fenced = KafkaException(KafkaError(KafkaError._FENCED, "fenced by a newer instance"))
+        raise SystemError("a method returned a result with an exception set") from fenced
+
+    def interrupted() -> None:
+        raise SystemError("a method returned a result with an exception set")
+
+    with pytest.raises(PeerError, match=r"orders-0: .* was not sent: fenced by a newer instance"):
+        sender._do(flush, "was not sent")
+    with pytest.raises(SystemError):
+        sender._do(interrupted, "was not sent")

@@ -6,13 +6,20 @@ say for which topic; brokers are asked.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
+from sexton.client.client import Client
+from sexton.client.rights import NotAllowed
+from sexton.machines.retry_records import Command, TaskName
+from sexton.retry import commanding
+from sexton.retry.topics import Names
 from sexton.testing.apache_kafka import ApacheKafka, KafkaConfig
-from tests.audit.test_rights import OPTIONS, TOPIC, deny
-from tests.retry.harness import OUT, committed, disorder, send, until_drained
+from sexton.testing.waiting import until
+from tests.audit.test_rights import OPTIONS, READ, TOPIC, deny
+from tests.retry.harness import OUT, PATIENCE_S, committed, disorder, send, until_drained
 from tests.retry.test_refused import KEYS, MANY, NUMBERS, instance, writes
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
@@ -42,3 +49,24 @@ def test_an_output_that_is_not_authorized_is_a_dead_letter_at_the_ceiling(
     assert letter.value() == b"1:2"
     reason = dict(letter.headers() or ())["sexton.dead.reason"]
     assert reason == b"an output to denied cannot be written: not authorized"
+
+
+def test_an_instance_that_may_not_hear_commands_any_more_ends(kafka: ApacheKafka) -> None:
+    """It has nothing to read back: only an operator would find out, from whom nobody hears."""
+    servers = kafka.bootstrap_servers
+    for topic in ("orders", OUT):
+        kafka.create_topic(topic, 1)
+    send(servers, "orders", 1, range(3))
+    retry = instance(servers, writes(OUT, b"x")).start()
+    until_drained(retry)
+    deny(kafka, TOPIC, "orders.g.retry", READ)
+    asyncio.run(_command(servers))
+    until(lambda: retry._failed is not None, "it ends", PATIENCE_S)
+    with pytest.raises(NotAllowed, match=r"topic orders\.g\.retry: .* allows Read"):
+        retry.close()
+
+
+async def _command(servers: str) -> None:
+    async with Client(servers) as client:
+        names, name = Names.of("orders", "g"), TaskName("orders", 0)
+        await commanding.send(client, names, name, Command("reap"))

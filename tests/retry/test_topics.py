@@ -8,7 +8,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from sexton.base.errors import ConfigError, Refused
 from sexton.client.admin import create_topic
@@ -43,7 +44,7 @@ def _refused(kafka: EmbeddedCluster, **options: Any) -> ConfigError:
 
 
 def _configs(kafka: EmbeddedCluster, topic: str) -> dict[str, str]:
-    from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+    from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
@@ -209,6 +210,31 @@ def test_a_topic_that_was_just_made_is_waited_for(kafka: EmbeddedCluster) -> Non
     asyncio.run(look())
 
 
+@pytest.mark.parametrize("begin", [prepare, check])
+def test_of_a_main_topic_more_than_one_broker_is_asked(
+    kafka_cluster: EmbeddedCluster, begin: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is the last to hear of it would end an instance, however long it has run."""
+    kafka_cluster.create_topic("orders", 1)
+    whole = Client.topology
+
+    async def look() -> None:
+        async with Client(kafka_cluster.bootstrap_servers) as client:
+            await prepare(client, NAMES)
+            late = (await client.any_broker()).peer
+
+            async def old_news(self: Client, topics: Any = None) -> Any:
+                names = set(topics or ())
+                if (await self.any_broker()).peer == late:
+                    names -= {"orders"}
+                return await whole(self, names)
+
+            monkeypatch.setattr(Client, "topology", old_news)
+            assert (await begin(client, NAMES)).partitions == 1
+
+    asyncio.run(look())
+
+
 def test_topics_are_not_made_against_ones_will(kafka: EmbeddedCluster) -> None:
     kafka.create_topic("orders", 1)
     error = _refused(kafka, create_topics=False)
@@ -219,7 +245,7 @@ QUICK = {"topic.metadata.refresh.interval.ms": "200", "metadata.max.age.ms": "50
 
 
 def _grow(kafka: EmbeddedCluster, *topics: str) -> None:
-    from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+    from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     for topic in topics:
@@ -273,6 +299,85 @@ def test_a_topic_that_is_another_one_now_stops_them_too(kafka: EmbeddedCluster, 
     until(lambda: retry._failed is not None, "it notices", PATIENCE_S)
     with pytest.raises(ConfigError, match=f"{topic}: was deleted and created again"):
         retry.close()
+
+
+def _made_again(kafka: EmbeddedCluster, *, offsets_stay: bool) -> None:
+    """With more messages than the old one had. Kafka forgets offsets in a topic that is deleted,
+    but whoever brings back what a group had committed may bring back these as well."""
+    group = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g"}
+    consumer = Consumer(group)
+    before = consumer.committed([TopicPartition("orders", 0)], PATIENCE_S)
+    assert before[0].offset == 3
+    kafka.delete_topic("orders")
+    kafka.create_topic("orders", 1)
+    send(kafka.bootstrap_servers, "orders", 1, range(100, 105))
+    [after] = consumer.committed([TopicPartition("orders", 0)], PATIENCE_S)
+    assert after.offset < 0
+    if offsets_stay:
+        consumer.commit(offsets=before, asynchronous=False)
+    consumer.close()
+
+
+def _retrying(
+    kafka: EmbeddedCluster, handle: Callable[[Message], None]
+) -> Callable[[], OrderedRetry]:
+    servers = kafka.bootstrap_servers
+    return lambda: OrderedRetry(handle, topic="orders", group="g", bootstrap_servers=servers)
+
+
+def _all_taken(run: Callable[[], OrderedRetry], end: int) -> None:
+    with run() as retry:
+        until(lambda: [s.position for s in retry.standings] == [end], "all taken", PATIENCE_S)
+
+
+@pytest.mark.parametrize("offsets_stay", [True, False])
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_main_topic_that_was_made_again_while_nobody_ran(
+    kafka: EmbeddedCluster, waits: bool, offsets_stay: bool
+) -> None:
+    """Only where nothing of the old one is left is there nothing to mistake."""
+    handled: list[bytes] = []
+
+    def handle(message: Message) -> None:
+        if waits and message.value == b"0:2":
+            raise ValueError
+        handled.append(message.value)
+
+    run = _retrying(kafka, handle)
+    kafka.create_topic("orders", 1)
+    send(kafka.bootstrap_servers, "orders", 1, range(3))
+    _all_taken(run, 3)
+    _made_again(kafka, offsets_stay=offsets_stay)
+    handled.clear()
+    if waits or offsets_stay:
+        retry = run().start()
+        until(lambda: retry._failed is not None, "it notices", PATIENCE_S)
+        with pytest.raises(ConfigError, match=r"orders-0: .* of a topic orders that was deleted"):
+            retry.close()
+        assert not handled
+        return
+    for _ in range(2):  # it is the topic that everything is of from now on
+        _all_taken(run, 5)
+    assert handled == [b"0:%d" % number for number in range(100, 105)]
+
+
+def test_one_that_was_moved_with_its_offsets_is_gone_on_with_when_somebody_says_so(
+    kafka: EmbeddedCluster,
+) -> None:
+    """A mirror may keep offsets; ids it cannot. Only a person knows that it is the same topic."""
+    handled: list[bytes] = []
+    run = _retrying(kafka, lambda message: handled.append(message.value))
+    kafka.create_topic("orders", 1)
+    send(kafka.bootstrap_servers, "orders", 1, range(3))
+    _all_taken(run, 3)
+    _made_again(kafka, offsets_stay=True)
+    handled.clear()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer.produce("orders.g.locks", key=b"main:id", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    for _ in range(2):
+        _all_taken(run, 5)
+    assert handled == [b"0:103", b"0:104"]
 
 
 def test_names_can_be_chosen() -> None:

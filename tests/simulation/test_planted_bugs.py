@@ -55,6 +55,11 @@ def test_each_planted_mistake_is_found_and_without_it_nothing_is(name: str) -> N
     nothing_without_it(hunt.recipe, seed)
 
 
+@pytest.mark.parametrize(("name", "seed"), [("late-announcements-believed", 23)])
+def test_what_the_long_search_once_found_without_a_mistake_is_mended(name: str, seed: int) -> None:
+    nothing_without_it(HUNTS[name].recipe, seed)
+
+
 def test_every_mistake_that_can_be_planted_is_hunted() -> None:
     assert set(HUNTS) == set(PLANTS)
     wanted = [*OF_THE_CLEANER.values(), *OF_THE_PROTOCOL.values(), *EXTRA, *OF_THE_STORES]

@@ -14,6 +14,7 @@ from tests.simulation.planted.trials import Recipe, collected, trial
 
 LUCKY = 6  # this seed finds all four by itself
 MANY = range(1, 13)
+FOUND = (5, 12)  # these found something in coordinated cleaning once
 COORDINATED = replace(DIVERGING, options=replace(DIVERGING.options, policy="coordinated"))
 
 
@@ -43,8 +44,9 @@ def test_all_four_divergences_show_within_a_dozen_seeds() -> None:
     assert kinds(DIVERGING, MANY).issuperset(DIVERGENCES)
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", MANY)
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[] if seed in FOUND else [pytest.mark.soak]) for seed in MANY]
+)
 def test_none_of_them_finds_anything_when_cleaning_is_coordinated(seed: int) -> None:
     violation = trial(COORDINATED, seed, None).violation
     assert violation is None, violation

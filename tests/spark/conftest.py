@@ -35,8 +35,11 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def three() -> Iterator[EmbeddedCluster]:
-    """Three brokers for all tests here, which use topics of their own."""
-    with EmbeddedCluster(brokers=3) as cluster:
+    """Three brokers for all tests here, which use topics of their own, and records of any time.
+
+    They keep all of them: every five minutes a broker looks for what is too old.
+    """
+    with EmbeddedCluster(brokers=3, options={"log.retention.ms": -1}) as cluster:
         yield cluster
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,11 +31,14 @@ from sexton.testing.waiting import until
 
 Blobs = list[tuple[TopicPartition, bytearray]]
 PARTITIONS = 2
+# All in one run are of the same time; of 1970, retention would take them away beside the test.
+WRITTEN_MS = time.time_ns() // 1_000_000
 QUICKLY = {  # for Apache Kafka: what would take it ten seconds
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
     "broker.session.timeout.ms": 3_000,
     "broker.heartbeat.interval.ms": 500,
     "offsets.retention.check.interval.ms": 500,
+    "log.retention.ms": -1,
 }
 EPOCH_S = 1_700_000_000  # when the first file was written, as far as Spark can see
 ROWS, KEYS = 30, 7  # of a file
@@ -137,7 +141,9 @@ def blobs(topic: str, numbers: range, width: int = 0) -> Blobs:
         pair = [str(n).rjust(width).encode() for n in (first, first + 1)]
         at = TopicPartition(topic, first // 2 % PARTITIONS)
         key = Spans.from_list([str(at.partition).encode()] * 2)
-        data = encode(rows(np.zeros(2), key, Spans.from_list(list(pair)), batch_bytes=1 << 20))
+        data = encode(
+            rows(np.full(2, WRITTEN_MS), key, Spans.from_list(list(pair)), batch_bytes=1 << 20)
+        )
         found.append((at, bytearray(data)))
     return found
 

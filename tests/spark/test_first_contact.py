@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from pathlib import Path
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sexton.base.errors import PeerError
 from sexton.client.client import Client
 from sexton.client.connection import WRONG_PROTOCOL
+from sexton.client.retrying import NEWS_MS
 from sexton.spark import asking
 from sexton.spark.options import SourceOptions, parse
 from sexton.spark.planning import plan_ranges, with_client
 from sexton.spark.streaming import SextonStreamReader
+from sexton.testing.embedded import EmbeddedCluster
 from tests.certificates import make_certificates
+
+STANDS = {"orders": {"0": 5}}  # in a checkpoint
 
 
 def plan(options: SourceOptions) -> None:
@@ -39,11 +45,28 @@ def test_a_wrong_address_is_told_soon(host: str, monkeypatch: pytest.MonkeyPatch
         lambda: plan(options),
         reader.initialOffset,
         reader.prepareForTriggerAvailableNow,
+        # From a checkpoint, a stream begins with one of these.
+        lambda: reader.latestOffset(STANDS, ReadAllAvailable()),
+        lambda: reader.partitions(STANDS, STANDS),
+        reader.reportLatestOffset,
     )
     for contact in contacts:
         with pytest.raises(PeerError, match=f"^{host}:1: cannot be reached: ") as told:
             contact()
         assert told.value.hint == asking.ARE_THEY_UP
+
+
+def test_a_stream_that_has_met_its_brokers_waits_for_them() -> None:
+    with EmbeddedCluster(brokers=1) as cluster:
+        cluster.create_topic("orders", 1)
+        options = wrongly(cluster.bootstrap_servers)
+        reader = SextonStreamReader(options)
+        start = reader.latestOffset({}, ReadAllAvailable())
+        cluster.kill(1)
+        later = threading.Timer(NEWS_MS / 1000 + 1, cluster.restart, [1])
+        later.start()
+        assert reader.latestOffset(start, ReadAllAvailable()) == start
+        later.join()
 
 
 def test_a_port_that_hangs_up_at_first_is_not_asked_twice_but_a_running_stream_waits() -> None:

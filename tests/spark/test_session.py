@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,18 @@ def test_a_session_that_runs_is_used(spark: SparkSession) -> None:
     assert not spark.sparkContext._jsc.sc().isStopped()
     batch = spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch")
     assert batch in (str(ARROW_BATCH_BYTES), f"{ARROW_BATCH_BYTES}b")
+
+
+def test_so_is_one_that_another_thread_has_started(spark: SparkSession) -> None:
+    """`sexton audit` and `validate` ask for a session in a thread of their own."""
+
+    def looked() -> bool:
+        with spark_session("local[7]") as session:
+            return session.sparkContext is spark.sparkContext
+
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(looked).result()
+    assert not spark.sparkContext._jsc.sc().isStopped()
 
 
 def test_java_is_missed_before_anything_starts(

@@ -55,6 +55,16 @@ def codes(answer: Result) -> dict[str, str]:
     return {each["code"]: each["severity"] for each in answer.json["findings"]}
 
 
+def test_a_cluster_without_pipelines_is_said_to_have_none(run_sexton: RunSexton) -> None:
+    with EmbeddedCluster(brokers=1) as cluster:
+        where = ("sink", "doctor", "-b", cluster.bootstrap_servers)
+        none = run_sexton(*where)
+        assert none.code == 0 and "There is no exactly-once pipeline yet.\n" in none.stdout
+        cluster.create_topic("left", PARTITIONS)
+        assert write(plan_of(cluster, "left", 0), blobs("left", range(10)))
+        assert "There is no" not in run_sexton(*where).stdout
+
+
 def test_what_is_open_is_seen_and_ended(one: EmbeddedCluster, doctor: Doctor) -> None:
     one.create_topic("left", PARTITIONS)
     assert write(plan_of(one, "left", 0), blobs("left", range(10)))

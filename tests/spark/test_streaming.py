@@ -136,6 +136,14 @@ def test_losses_are_noticed(earliest: dict[TopicPartition, int], now: Offsets, w
     following(Offsets({A: 5}, IDS), earliest, now, None, False)  # asked to go on with what is left
 
 
+def test_a_broker_without_topic_ids_does_not_make_a_topic_another() -> None:
+    """As some are while a cluster is upgraded from a Kafka that has none."""
+    none = {"orders": bytes(16)}
+    for before, after in ((IDS, none), (none, IDS)):
+        found = following(Offsets({A: 5}, before), {A: 0}, Offsets({A: 9}, after), None, True)
+        assert found.next == {A: 9}
+
+
 def test_offsets_survive_json() -> None:
     offsets = Offsets({A: 5, B: 0}, IDS)
     assert Offsets.from_json(offsets.to_json()) == offsets

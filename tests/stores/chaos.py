@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -128,18 +129,23 @@ class Chaos:
         self.instances[name].wait_until_said(SHARED, before + 1, timeout_s=120)
 
     def _pause(self, name: str) -> None:
-        """Until the group has gone on without it; then it finds its way back."""
+        """Until the group has gone on without it; then it finds its way back.
+
+        That others are told their share is not enough: they may be late with the same generation.
+        """
         self._say(f"{name} stands still")
+        paused = self.instances[name]
         others = [each for other, each in self.instances.items() if other != name]
-        before, own = _shares(others), _shares([self.instances[name]])
-        self.instances[name].send(signal.SIGSTOP)
+        paused.send(signal.SIGSTOP)
+        before = _generation([paused])
         try:
             why = f"the group goes on without {name}"
-            until(lambda: _shares(others) > before, why, 120, self._told)
+            until(lambda: _generation(others) > before, why, 120, self._told)
             self._after(self.chance.randrange(3, 60))
         finally:
-            self.instances[name].send(signal.SIGCONT)
-        self.instances[name].wait_until_said(SHARED, own + 1, timeout_s=120)
+            paused.send(signal.SIGCONT)
+        why = f"{name} finds its way back"
+        until(lambda: _generation([paused]) > before, why, 120, self._told)
 
     def _upset_a_line(self) -> None:
         coordinator = self.kafka.leader_of(self.chance.choice(COORDINATORS))
@@ -202,9 +208,10 @@ class Chaos:
                 each.kill()
 
 
-def _shares(instances: list[Process]) -> int:
-    """How often they were told what is theirs, together."""
-    return sum(each.times_said(SHARED) for each in instances)
+def _generation(instances: list[Process]) -> int:
+    """The latest in which one of them was told what is its."""
+    told = "".join(each.log.read_text(errors="replace") for each in instances)
+    return max(map(int, re.findall(rf"{SHARED} in generation (\d+)", told)), default=0)
 
 
 def validate(servers: str) -> tuple[int, list[dict[str, Any]]]:

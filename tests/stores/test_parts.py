@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.base.errors import ConfigError, CorruptLog
+from sexton.client.client import Client
+from sexton.client.topology import Topic, Topology
 from sexton.machines.stores_events import Checkpoint, Lineage
 from sexton.stores import Output, repeats
 from sexton.stores.batches import Outputs
@@ -23,6 +26,7 @@ from sexton.stores.repeats import Repeats
 from sexton.stores.serdes import SERDES, serde_of
 from sexton.stores.task import AppConfig, Task
 from sexton.stores.view import Store, after_prefix
+from sexton.stores.watching import Watch
 
 
 @pytest.fixture(params=["memory", "rocksdb"])
@@ -231,3 +235,39 @@ def test_the_same_trouble_is_said_every_now_and_then(monkeypatch: pytest.MonkeyP
     assert [trouble.is_news(why) for why in ("a", "a", "b", "b", "a")] == [1, 0, 1, 0, 1]
     now_s += repeats.AGAIN_S
     assert trouble.is_news("a")
+
+
+class Answers:
+    """A client whose brokers say these ids of every topic, one after the other."""
+
+    def __init__(self, *ids: bytes) -> None:
+        self._ids = iter(ids)
+
+    async def topology(self, topics: Iterable[str]) -> Topology:
+        topic_id = next(self._ids)
+        return Topology("c", 1, {}, {name: Topic(name, topic_id, False, {}) for name in topics})
+
+
+def looks(begins: bytes, *later: bytes) -> None:
+    async def look() -> None:
+        watch = Watch(cast("Client", Answers(*later)), {})
+        watch.input(Topic("in", begins, False, {}))
+        for _ in later:
+            await watch.look()
+
+    asyncio.run(look())
+
+
+NO_ID, SOME_ID, OTHER_ID = bytes(16), b"1" * 16, b"2" * 16
+
+
+def test_a_broker_that_has_no_topic_ids_says_nothing_about_them() -> None:
+    """Brokers before 2.8 have none; while a cluster is upgraded, some say them and some do not."""
+    looks(NO_ID, SOME_ID, NO_ID, SOME_ID)
+    looks(SOME_ID, NO_ID, SOME_ID)
+
+
+@pytest.mark.parametrize("said", [(SOME_ID, OTHER_ID), (NO_ID, SOME_ID, NO_ID, OTHER_ID)])
+def test_two_ids_are_two_topics(said: tuple[bytes, ...]) -> None:
+    with pytest.raises(ConfigError, match="in: was deleted and made again"):
+        looks(*said)

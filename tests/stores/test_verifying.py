@@ -14,7 +14,7 @@ from sexton.client.client import Client
 from sexton.machines.stores_events import Bounds, Checkpoint, Lineage
 from sexton.stores import changelog as changelogs
 from sexton.stores.disks import RocksDisk
-from sexton.stores.layout import CHECKPOINT, DATA, POSITION, encode_checkpoint
+from sexton.stores.layout import CHECKPOINT, DATA, INPUT_ID, POSITION, encode_checkpoint
 from sexton.stores.rows import Rows
 from sexton.stores.verifying import Verified, places_in, verify
 
@@ -124,7 +124,7 @@ def test_a_record_that_goes_after_an_older_one_of_its_key_was_read(
 
 def test_what_differs_still_does_however_often_its_key_is_written(world: World) -> None:
     """The negative control."""
-    log = Log((A, b"1"), (B, b"1"), (B, None), (POSITION, b"1" * 8))
+    log = Log((A, b"1"), (B, b"1"), (B, None), (POSITION, b"1" * 8), (INPUT_ID, b"1" * 16))
 
     def rewritten() -> None:
         log.append(A, b"2")
@@ -132,7 +132,9 @@ def test_what_differs_still_does_however_often_its_key_is_written(world: World) 
 
     log.meanwhile[0] = rewritten
     never = DATA + b"never"
-    stored = {A: b"other", B: b"lives", never: b"x", POSITION: b"2" * 8}
-    found = world.verified(log, stored, position=4)
-    wanted = [("different", b"a"), ("extra", b"b"), ("extra", b"never"), ("position", b"")]
+    stored = {A: b"other", B: b"lives", never: b"x", POSITION: b"2" * 8, INPUT_ID: b"2" * 16}
+    found = world.verified(log, stored, position=5)
+    wanted = [
+        ("different", b"a"), ("extra", b"b"), ("extra", b"never"), ("position", b""), ("input", b"")
+    ]  # fmt: skip
     assert (kinds(found), found.unknown, found.keys) == (wanted, 0, 3)

@@ -12,7 +12,8 @@ from sexton.testing.embedded import EmbeddedCluster
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(brokers=1) as cluster:
+    """Keeps everything: tests write records of any time, and it lives for minutes."""
+    with EmbeddedCluster(brokers=1, options={"log.retention.ms": -1}) as cluster:
         yield cluster
 
 

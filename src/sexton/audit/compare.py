@@ -8,8 +8,8 @@ transaction of which another has forgotten everything, and a record past the com
 removed one below it here and not yet there. The functions below leave out what can be explained
 without another look; `look_at` says where to look for the rest.
 
-A replica that could not be read to the common end is not compared: it is stuck, or gone, and that
-is a finding of its own. Nor is what may be hidden in a damaged batch.
+A replica that could not be read to the common end is not compared, and whoever reads must say so.
+Nor is what may be hidden in a damaged batch.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class KeySuspicion(Plain):
     key: bytes
     entries: Mapping[int, KeyEntry | None]  # by node; None: no visible record of the key at all
     first_repeats: Mapping[int, int | None]  # by node, as in ReplicaFacts
+    read_to: Mapping[int, int]  # by node: up to there the key has no other record
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,8 @@ def key_suspicions(found: Sequence[BucketEntries]) -> list[KeySuspicion]:
             continue  # retention has come to it on one replica, meanwhile
         if len({_shown(entry) for entry in entries.values()}) > 1:
             repeats = {node: compared[node].facts.first_repeat for node in entries}
-            suspicions.append(KeySuspicion(scope, key, entries, repeats))
+            read_to = {node: compared[node].facts.read_to for node in entries}
+            suspicions.append(KeySuspicion(scope, key, entries, repeats, read_to))
     return suspicions
 
 
@@ -257,6 +259,11 @@ def look_closely_at(suspicion: KeySuspicion) -> tuple[int, int, Focus]:
     _first, end, focus = look_at(suspicion)
     first = min(min(entry.offset, entry.base_offset) for entry in _latest(suspicion))
     return max(suspicion.scope.start, first), end, focus
+
+
+def look_after(suspicion: KeySuspicion, node: int) -> tuple[int, int, Focus]:
+    """What was written to a replica since it was read for its keys: is the key among it?"""
+    return suspicion.read_to[node], NO_END, Focus(suspicion.key, (), (), NO_END)
 
 
 def look_at(suspicion: KeySuspicion | SpanSuspicion) -> tuple[int, int, Focus]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
 from sexton.cli.durations import moment_ms
-from sexton.cli.engines import THIS_MACHINE, Engine
+from sexton.cli.engines import THIS_MACHINE, Engine, started
 from sexton.cli.naming import topics_and_partitions
 from sexton.cli.options import BOOTSTRAP_SERVERS, must_be_writable
 from sexton.cli.output import Output
@@ -174,8 +174,11 @@ class _SparkLater:
         from sexton.spark.runner import SparkRunner
         from sexton.spark.session import spark_session
 
+        def start() -> Any:
+            return self._stack.enter_context(spark_session(self._master, app="sexton audit"))
+
         with self._out.progress("starting Spark"):
-            spark = self._stack.enter_context(spark_session(self._master, app="sexton audit"))
+            spark = started(start)
         return SparkRunner(spark)
 
     @property

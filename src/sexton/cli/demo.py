@@ -17,6 +17,7 @@ from rich.text import Text
 
 from sexton.base.errors import Missing
 from sexton.base.extras import need
+from sexton.cli.engines import interrupted_quietly
 from sexton.cli.options import BOOTSTRAP_SERVERS, FormatOption, must_be_writable
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
@@ -113,6 +114,7 @@ class _Auditor:
             from sexton.spark.runner import SparkRunner
             from sexton.spark.session import spark_session
 
+            interrupted_quietly()
             spark = self._stack.enter_context(spark_session("local[2]", app="sexton demo"))
         except Missing as missing:
             self._out.say(f"(no Spark: {missing.subject} {missing.why}; auditing in this process)")

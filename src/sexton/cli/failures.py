@@ -10,6 +10,7 @@ argument is the user's to mend, and anything else is our bug and says how to see
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -61,6 +62,10 @@ WRONG_NUMBERS = {
     "less_than_equal": "{} is too large: at most {le:.15g}",
 }
 MOST_SHOWN = 40  # characters of a number
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+MAY_NOT = "this user lacks the right: choose another place, or another user"
+NO_ROOM = "make room there, or write elsewhere"
 NO_ANSWER = "is a Kafka running there? `sexton up` starts one on this machine"
 
 
@@ -97,12 +102,20 @@ def failure_of(error: BaseException, command: str = "") -> Failure:
         case SystemError() if LOST_INTERRUPT.search(str(error)):
             return failure_of(KeyboardInterrupt())
         case OSError() if error.filename is not None and error.strerror:
-            why = error.strerror[0].lower() + error.strerror[1:]
-            return Failure("os-error", os.fsdecode(error.filename), why, None, FAILED)
+            return _refused_by_the_system(error, os.fsdecode(error.filename))
+        case OSError() if error.errno in FULL:  # which says no name: it is met in a write
+            return _refused_by_the_system(error, "output")
         case _:
             name = type(error).__name__
             hint = f"this is a bug in sexton; set {DEBUG_VARIABLE}=1 to see the traceback"
             return Failure("unexpected", name, str(error) or "no message", hint, FAILED)
+
+
+def _refused_by_the_system(error: OSError, subject: str) -> Failure:
+    said = error.strerror or "cannot be used"
+    why = said[0].lower() + said[1:]
+    hint = NO_ROOM if error.errno in FULL else MAY_NOT if error.errno in FORBIDDEN else None
+    return Failure("os-error", subject, why, hint, FAILED)
 
 
 def _is_usage(error: SextonError) -> bool:

@@ -34,6 +34,10 @@ EXAMPLES = (
     ),
 )
 WOULD_BE_MENDED = "nothing: it is put right when the log is cleaned"
+UNTOUCHED = (
+    "nothing may be cleaned: it is all in the last segment, or after an open transaction,"
+    " or above the high watermark"
+)
 COLUMNS = (
     Column("partition"),
     number("up_to"),
@@ -94,6 +98,9 @@ def command(
             except SextonError as error:
                 out.skipped(error)
         out.rows("partitions", COLUMNS, rows)
+        for name, _, read_bytes, *_ in rows:
+            if not read_bytes:
+                out.say(f"{name}: {UNTOUCHED}")
         if dry_run:
             out.say("nothing was changed")
 

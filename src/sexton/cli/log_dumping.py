@@ -90,9 +90,19 @@ class Dump:
         columns: list[Column],
         row: Callable[[Shown], Row],
     ) -> None:
-        with self.out.progress("reading", self.found.size, "bytes") as advance:
+        shown = 0
+
+        def rows(advance: Callable[[int], None]) -> Iterator[Row]:
+            nonlocal shown
             chosen = (each for block in self._blocks(advance) for each in read(block))
-            self.out.rows(name, columns, map(row, islice(chosen, self.looks.limit)))
+            for each in islice(chosen, self.looks.limit):
+                shown += 1
+                yield row(each)
+
+        with self.out.progress("reading", self.found.size, "bytes") as advance:
+            self.out.rows(name, columns, rows(advance))
+        if not shown:
+            self.out.say(f"There is no such {'batch' if name == 'batches' else 'record'}.")
         self._tell_findings()
 
     def _record_table(self) -> tuple[list[Column], Callable[[DumpedRecord], Row]]:

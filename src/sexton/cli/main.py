@@ -73,9 +73,13 @@ def _fail(error: BaseException, arguments: Sequence[str]) -> int:
     command = named_command(arguments)
     failure = failure_of(error, command)
     chosen = requested_format(arguments)
-    if chosen in (Format.json, Format.jsonl):
-        writer = open_writer(command, chosen, sys.stdout)
-        writer.end(Ending(exit_code=failure.exit_code, failure=failure))
+    try:
+        if chosen in (Format.json, Format.jsonl):
+            writer = open_writer(command, chosen, sys.stdout)
+            writer.end(Ending(exit_code=failure.exit_code, failure=failure))
+        sys.stdout.flush()
+    except OSError:  # a full disk takes no answer, and says so once
+        hang_up()
     print_failure(failure, error, sys.stderr)
     return failure.exit_code
 

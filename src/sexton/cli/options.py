@@ -118,8 +118,27 @@ def must_be_writable(*files: Path | None) -> None:
             raise ConfigError(str(file), why, f"mkdir -p {parent}")
         if file.is_dir():
             raise ConfigError(str(file), "is a directory", "name a file in it")
+        if _is_no_ordinary_file(file):
+            raise ConfigError(str(file), "is no ordinary file", "name one: it is put there whole")
         if not os.access(file if file.exists() else parent, os.W_OK):
             raise ConfigError(str(file), "may not be written by you", "choose another place")
+
+
+def _is_no_ordinary_file(file: Path) -> bool:
+    """A device, a pipe, or /dev/stdout: a report that is renamed to it would take its place."""
+    if file.is_symlink() and str(file.readlink()).startswith("/proc/"):
+        return True
+    return file.exists() and not file.is_file()
+
+
+def must_be_a_directory(path: Path | None, option: str) -> None:
+    """One that is there, or that can be made."""
+    if path is None:
+        return
+    there = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    if not there.is_dir():
+        why = "is a file" if there == path.absolute() else f"{there} is a file"
+        raise ConfigError(f"{option} {path}", why, "name a directory")
 
 
 def home_of(data: Path | None) -> Path:

@@ -32,6 +32,7 @@ from sexton.base.findings import Finding, Severity
 from sexton.cli.failures import Failure, failure_of, fitting, is_lively, print_failure
 from sexton.cli.writers import Drawing, Ending, Format, open_writer
 from sexton.report.findings import describe_counts
+from sexton.report.incomplete import by_reason, said_once
 from sexton.report.tables import Cell, Column, Row
 
 if TYPE_CHECKING:
@@ -40,15 +41,8 @@ if TYPE_CHECKING:
 
 FOUND = 1
 INCOMPLETE = 3
-MOST_NAMED = 3  # of what is incomplete for one reason, to people
 
 Unit = Literal["bytes", "items"]
-
-
-def _said_once(subject: str, why: str) -> str:
-    """`orders-0 on broker 3` needs no reason that begins with `broker 3` again."""
-    who, _, rest = why.partition(": ")
-    return rest if rest and subject.endswith(who) else why
 
 
 class Output:
@@ -84,26 +78,17 @@ class Output:
     def incomplete(self, subject: str, why: str) -> None:
         """Something that could not be looked at; the rest goes on, but nobody may call it clean."""
         self._ending.incomplete.append({"subject": subject, "why": why})
-        self._tell_incomplete(subject, why)
+        self._tell_incomplete(subject, said_once(subject, why))
 
     def incomplete_parts(self, parts: Iterable[tuple[str, str]]) -> None:
-        """Many of them: programs get each, people one line for each reason that many share.
-
-        A broker that is down is the reason for thousands of replicas.
-        """
-        by_reason: dict[str, list[str]] = {}
-        for subject, why in parts:
-            self._ending.incomplete.append({"subject": subject, "why": why})
-            by_reason.setdefault(why, []).append(subject)
-        for why, subjects in by_reason.items():
-            if len(subjects) > MOST_NAMED:
-                named = ", ".join(subjects[:MOST_NAMED])
-                subjects = [f"{named} and {len(subjects) - MOST_NAMED:,} more"]
-            for subject in subjects:
-                self._tell_incomplete(subject, why)
+        """Many of them: programs get each, people one line for each reason that many share."""
+        each = list(parts)
+        self._ending.incomplete += [{"subject": subject, "why": why} for subject, why in each]
+        for subject, why in by_reason(each):
+            self._tell_incomplete(subject, why)
 
     def _tell_incomplete(self, subject: str, why: str) -> None:
-        line = fitting(f"incomplete: {subject}: {_said_once(subject, why)}", self.stderr)
+        line = fitting(f"incomplete: {subject}: {why}", self.stderr)
         if self._moving:
             self._moving.console.print(line, markup=False, soft_wrap=True)  # above the bar
         else:

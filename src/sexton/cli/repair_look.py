@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -86,5 +87,5 @@ def reported(path: Path, request: Request, cluster_id: str | None) -> Looked:
         raise ConfigError(str(path), f"cannot be read: {why.lower()}", OF_AN_AUDIT) from error
     if not isinstance(told, dict):
         raise ConfigError(str(path), "is not the answer of an audit", OF_AN_AUDIT)
-    judged = judged_of_report(told, request.topic, cluster_id)
+    judged = judged_of_report(told, request.topic, cluster_id, int(time.time() * 1000))
     return Looked([each for each in judged if is_meant(each.partition, request.only)])

@@ -16,7 +16,7 @@ FindingsOption = Annotated[
     typer.Option(
         "--findings",
         metavar="FILE",
-        help="The answer of `sexton audit --format json`, in place of an audit now.",
+        help="Go by the answer of `sexton audit --format json`, at most a day old.",
     ),
 ]
 ThrottleOption = Annotated[

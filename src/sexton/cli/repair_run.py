@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sexton.guard.repair_doubts import Doubted
     from sexton.guard.repair_notes import Notes, NotesFile
     from sexton.guard.repair_planning import Plan
+    from sexton.machines.guard_notes import Lags
     from sexton.machines.repair import Job
 
 REQUEST_TIMEOUT_MS, CONNECT_TIMEOUT_MS = 30_000, 3_000
@@ -55,10 +56,13 @@ async def _with_client(request: Request, out: Output) -> None:
     config = client_config(request.settings, patient)
     async with Client(request.settings[BOOTSTRAP_SERVERS], config) as client:
         topology = await client.topology([request.topic])
+        path = request.state or default_path(topology.cluster_id or "", request.topic)
         if request.topic not in topology.topics:
+            if path.exists():
+                with NotesFile(path) as file:
+                    await _Run(request, out, client, file).unfinished()
             raise no_such_topic(request.topic)
         _check_trusted(request, topology.topic(request.topic))
-        path = request.state or default_path(topology.cluster_id or "", request.topic)
         with NotesFile(path) as file:
             await _Run(request, out, client, file).run()
 
@@ -82,7 +86,7 @@ class _Run:
     doubted: Doubted | None = None  # by a guard, before the last audit
 
     async def run(self) -> None:
-        notes = self.file.read()
+        notes = await self.unfinished()
         if notes is not None:
             await self._go_on(notes)
             return
@@ -102,6 +106,22 @@ class _Run:
         await self._begin(jobs)
 
     # ── before it begins ──
+
+    async def unfinished(self) -> Notes | None:
+        """Notes of a repair that was interrupted, and of the very topic that is there now."""
+        from sexton.guard.repair import Repair
+
+        notes = self.file.read()
+        if notes is None or notes.cluster_id != (await self.client.topology([])).cluster_id:
+            return notes
+        repair = Repair(self.client, self.file, notes)
+        if not await repair.is_gone():
+            return notes
+        self.out.say(f"{notes.topic} has been deleted since a repair of it began: that is over.")
+        if not self.request.dry_run:
+            for what in await repair.forsake():
+                self.out.say(f"left as it is: {what}")
+        return None
 
     async def _look(self) -> Looked:
         """What an audit says, after keys were written anew that somebody decided about."""
@@ -147,9 +167,10 @@ class _Run:
     # ── doing it ──
 
     async def _begin(self, jobs: Sequence[Job]) -> None:
-        from sexton.guard.repair import begin
+        from sexton.guard.repair import begin, check_rights
         from sexton.guard.repair_notes import Notes
 
+        await check_rights(self.client, self.request.throttle_bytes_per_s)
         topology = await self.client.topology([self.request.topic])
         notes = Notes(
             topology.cluster_id or "",
@@ -160,7 +181,7 @@ class _Run:
         )
         await self._keep_copies(jobs)
         begin(self.file, notes)
-        await self._finish(notes)
+        await self._finish(notes, self._scope(notes))
 
     async def _keep_copies(self, jobs: Sequence[Job]) -> None:
         from sexton.guard.repair_copy import keep_copy
@@ -175,38 +196,48 @@ class _Run:
     async def _go_on(self, notes: Notes) -> None:
         """With a repair that was interrupted."""
         from sexton.guard.repair import look
-        from sexton.machines.repair import planned_steps
+        from sexton.machines.repair import is_overtaken, planned_steps
 
         self.out.say(f"going on with a repair that was interrupted: {self.file.path}")
         left = [job for job in notes.jobs if not job.done]
+        overtaken: list[Job] = []
         rows: list[Row] = []
         for job in left:
             sight = await look(self.client, job.partition)
-            rows += [(*job.partition, n, s) for n, s in enumerate(planned_steps(job, sight), 1)]
+            if is_overtaken(job, sight):
+                overtaken.append(job)
+                self.out.say(f"{job.partition} was assigned to others since: it is judged anew.")
+            else:
+                rows += [(*job.partition, n, s) for n, s in enumerate(planned_steps(job, sight), 1)]
         self.out.rows("plans", STEPS, rows)
         if self.request.dry_run:
             show_unfinished(notes.topic, sum(len(job.left) for job in left), self.out)
             return
         self._consent("go on")
-        await self._finish(notes)
+        only = self._scope(notes)
+        if overtaken:
+            jobs = tuple(job for job in notes.jobs if job not in overtaken)
+            notes = replace(notes, jobs=jobs, rounds=1)
+        await self._finish(notes, only)
 
-    async def _finish(self, notes: Notes) -> None:
+    async def _finish(self, notes: Notes, only: tuple[TopicPartition, ...]) -> None:
         from sexton.guard.repair import MOST_ROUNDS, Repair
 
         throttle = self.request.throttle_bytes_per_s
         repair = Repair(self.client, self.file, notes, self._did, throttle)
-        only = self._scope(notes)
         try:
             while True:
                 await repair.rebuild()
                 looked = await self._audit(only)
                 again = await self._plans(looked)
-                more = _jobs(again)
-                if not more or repair.notes.rounds >= MOST_ROUNDS:
+                if repair.notes.rounds >= MOST_ROUNDS:
+                    break
+                more = self._wanted(_jobs(again), notes.jobs)
+                if not more:
                     break
                 await self._keep_copies(more)
                 repair.add(more)
-            theirs = await repair.release()
+            theirs = await repair.release(await self._guards(repair.notes))
         except BaseException:
             self.out.say("It is not over: run the same command again, and it goes on.")
             raise
@@ -219,6 +250,20 @@ class _Run:
         await self._tell_guard(looked)
         rebuilt = sum(len(job.rebuilt) for job in repair.notes.jobs)
         self.out.summarize(rebuilt=rebuilt, findings_left=len(looked.findings))
+
+    def _wanted(self, jobs: Sequence[Job], before: Sequence[Job]) -> list[Job]:
+        """Those of another round: who said yes to some replicas is asked about others."""
+        agreed = {(job.partition, node) for job in before for node in job.wrong}
+        others = [job for job in jobs if not _replicas(job) <= agreed]
+        if others:
+            new = sorted(set().union(*map(_replicas, others)) - agreed)
+            named = ", ".join(f"{at} on broker {node}" for at, node in new)
+            what = "another replica" if len(new) == 1 else f"{len(new)} other replicas"
+            try:
+                self._consent(f"rebuild {what}, too ({named})")
+            except ConfigError:  # what was begun has come to its end all the same
+                return [job for job in jobs if job not in others]
+        return [*jobs]
 
     def _scope(self, notes: Notes) -> tuple[TopicPartition, ...]:
         """What is audited in the end: an earlier repair may have begun with more than this one."""
@@ -233,6 +278,15 @@ class _Run:
 
         try:
             return await doubted(self.client, self.request.topic, self.request.memory_topic)
+        except SextonError:
+            return None
+
+    async def _guards(self, notes: Notes) -> Lags | None:
+        """Has a guard come to hold the topic meanwhile, and what will it put back?"""
+        from sexton.guard.repair_doubts import held_by_guard
+
+        try:
+            return await held_by_guard(self.client, notes, self.request.memory_topic)
         except SextonError:
             return None
 
@@ -269,6 +323,10 @@ class _Run:
 
 def _jobs(plans: Sequence[Plan]) -> list[Job]:
     return [plan.job for plan in plans if plan.job is not None]
+
+
+def _replicas(job: Job) -> set[tuple[TopicPartition, int]]:
+    return {(job.partition, node) for node in job.wrong}
 
 
 def _checked(

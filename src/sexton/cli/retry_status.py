@@ -68,24 +68,26 @@ def command(
     are locks that the next start of their partition releases, orphans are messages without a lock,
     which nobody will handle unless they are redriven. With --mode compensating there are none: a
     service without transactions takes them as messages that wait. freed counts messages that are
-    dead letters and were not sent again since (see `retry dead`). What is held is a finding.
+    dead letters and were not sent again since (see `retry dead`), among the newest 10,000 letters
+    of each partition: older ones are counted as letters_not_read. What is held is a finding.
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
 
-    async def work(client: Client) -> list[tuple[Seen, int, int]]:
+    async def work(client: Client) -> tuple[list[tuple[Seen, int, int]], int]:
         import asyncio
 
-        from sexton.retry.looking import lag_of, look_with_letters
+        from sexton.retry.looking import NEWEST, lag_of, look_with_letters
 
-        found = await look_with_letters(client, names, group, mode)
+        found = await look_with_letters(client, names, group, mode, NEWEST)
         lags = await asyncio.gather(*(lag_of(client, seen) for _letters, seen in found))
-        return [
+        rows = [
             (seen, lag, letters.freed(seen.task.pending))
             for (letters, seen), lag in zip(found, lags, strict=True)
         ]
+        return rows, sum(letters.not_read for letters, _seen in found)
 
     with Output("retry status", format) as out:
-        found = Reach(bootstrap, settings, command_config, data).with_client(work)
+        found, not_read = Reach(bootstrap, settings, command_config, data).with_client(work)
         seen = [each for each, _lag, _freed in found]
         out.rows("partitions", COLUMNS, starmap(_row, found))
         for each in seen:
@@ -102,6 +104,9 @@ def command(
             orphans=sum(len(each.task.orders.orphans) for each in seen),
             freed=sum(freed for _seen, _lag, freed in found),
         )
+        if not_read:
+            out.summarize(letters_not_read=not_read)
+            out.say(f"up to {not_read:,} older dead letters were not read; `retry dead` reads all")
 
 
 def _held(seen: Seen) -> int:

@@ -105,6 +105,8 @@ def command(
         if ended:
             found, unasked = reach.with_client(lambda client: _look(client, chosen))
         _show(out, found, place)
+        if not found and not unasked:
+            out.say("There is no exactly-once pipeline yet.")
         for what, why in unasked:
             out.incomplete(what, why)
         for pipeline in ended:

@@ -46,6 +46,7 @@ _WORDS = {
     "extra": "the store has the key {key}, the changelog has deleted it or never had it",
     "different": "the key {key} has another value in the store than in the changelog",
     "position": "the store has another input position than the changelog",
+    "input": "the store names another input topic than the changelog",
     "foreign": "the store is of another cluster, or of a changelog that was made again since",
     "beyond": "the store is further than its changelog",
 }

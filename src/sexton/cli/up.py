@@ -16,7 +16,7 @@ import typer
 from sexton.base.errors import ConfigError, SextonError
 from sexton.cli.announcing import announce
 from sexton.cli.failures import failure_of, print_failure
-from sexton.cli.options import FormatOption
+from sexton.cli.options import FormatOption, must_be_a_directory
 from sexton.cli.properties import load_properties
 from sexton.cli.up_options import (
     AdvertisedHostOption,
@@ -131,7 +131,9 @@ def _up(
         from sexton.broker.serve import MetricsAddress, serve
 
     logs.configure(log_level.value, as_json=log_format is LogFormat.json)
-    home = Home((data or default_home()).absolute())
+    directory = (data or default_home()).absolute()
+    must_be_a_directory(directory, "--data")
+    home = Home(directory)
     wanted = _wanted(options, home.number_of_brokers(brokers), host, advertised_host)
     _keep_strangers_out(wanted, insecure, metrics_host if metrics_port is not None else None)
     metrics = None if metrics_port is None else MetricsAddress(metrics_host, metrics_port)

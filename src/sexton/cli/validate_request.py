@@ -11,7 +11,12 @@ from sexton.base.errors import ConfigError
 from sexton.cli.durations import milliseconds, moment_ms
 from sexton.cli.engines import Engine, engine_for
 from sexton.cli.naming import topic_and_partition
-from sexton.cli.options import BOOTSTRAP_SERVERS, client_settings, must_be_writable
+from sexton.cli.options import (
+    BOOTSTRAP_SERVERS,
+    client_settings,
+    must_be_a_directory,
+    must_be_writable,
+)
 from sexton.cli.validate_options import IsolationLevel
 
 if TYPE_CHECKING:
@@ -98,6 +103,7 @@ class Request:
             raise ConfigError("--follow", "needs --checkpoint", hint)
         milliseconds(self.every, "--every")
         must_be_writable(self.html, self.parquet, self.write_baseline)
+        must_be_a_directory(self.checkpoint, "--checkpoint")
 
     def asked(self) -> Asked:
         from sexton.audit.checks import MOST_KEYS

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sexton.cli.durations import milliseconds
-from sexton.cli.engines import Engine
+from sexton.cli.engines import Engine, started
 from sexton.cli.output import Output
 from sexton.cli.validate_request import Request
 from sexton.cli.validate_show import Told, show, show_end
@@ -107,15 +107,16 @@ def _spark(request: Request, out: Output) -> Iterator[Any]:
 
     find_spark()
     with ExitStack() as stack:
-        started: list[Any] = []
+        sessions: list[Any] = []
+
+        def start() -> Any:
+            return stack.enter_context(spark_session(request.master, app="sexton validate"))
 
         def session() -> Any:
-            if not started:
+            if not sessions:
                 with out.progress("starting Spark"):
-                    started.append(
-                        stack.enter_context(spark_session(request.master, app="sexton validate"))
-                    )
-            return started[0]
+                    sessions.append(started(start))
+            return sessions[0]
 
         yield session
 

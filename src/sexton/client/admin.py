@@ -55,7 +55,7 @@ async def create_topic(
     """Makes a topic, and waits until a broker has heard of it; Kafka's controller does not."""
     wanted = CreatableTopic(topic, partitions, replication_factor)
     wanted.configs = [CreatableTopicConfig(k, v) for k, v in (configs or {}).items()]
-    answer = await client.ask(CreateTopicsRequest([wanted]))
+    answer = await client.ask(CreateTopicsRequest([wanted], client.broker_timeout_ms))
     for result in answer.topics:
         if result.error_code:
             raise refused(result.error_code, result.error_message or f"topic {topic}")
@@ -67,7 +67,8 @@ async def create_topic(
 
 
 async def delete_topic(client: Client, topic: str) -> None:
-    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=30_000)
+    named = [DeleteTopicState(name=topic)]
+    request = DeleteTopicsRequest(topics=named, timeout_ms=client.broker_timeout_ms)
     for result in (await client.ask(request, _IN_STATES)).responses:
         if result.error_code:
             raise refused(result.error_code, result.error_message or f"topic {topic}")
@@ -90,7 +91,7 @@ async def elect(
     asked = None
     if partitions is not None:
         asked = [TopicPartitions(t, numbers) for t, numbers in _by_topic(partitions).items()]
-    answer = await client.ask(ElectLeadersRequest(kind, asked, 30_000))
+    answer = await client.ask(ElectLeadersRequest(kind, asked, client.broker_timeout_ms))
     if answer.error_code:
         raise refused(answer.error_code, "the election")
     elections = []
@@ -112,7 +113,8 @@ async def reassign(client: Client, wanted: Mapping[TopicPartition, Sequence[int]
         topic = topics.setdefault(at.topic, ReassignableTopic(at.topic))
         chosen = None if replicas is None else list(replicas)
         topic.partitions.append(ReassignablePartition(at.partition, chosen))
-    request = AlterPartitionReassignmentsRequest(topics=list(topics.values()))
+    request = AlterPartitionReassignmentsRequest(client.broker_timeout_ms)
+    request.topics = list(topics.values())
     answer = await client.ask(request)
     if answer.error_code:
         raise refused(answer.error_code, answer.error_message or "the reassignment")

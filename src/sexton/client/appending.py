@@ -47,7 +47,8 @@ async def append_batch(
     if leader < 0:
         raise Refused(KafkaError.LEADER_NOT_AVAILABLE, f"nobody leads {partition}")
     connection = await client.broker(leader)
-    answer = await connection.ask(ProduceRequest(None, _ALL, timeout_ms, [topic]), _BY_NAME)
+    most_ms = min(timeout_ms, client.broker_timeout_ms)
+    answer = await connection.ask(ProduceRequest(None, _ALL, most_ms, [topic]), _BY_NAME)
     try:
         result = answer.responses[0].partition_responses[0]
     except IndexError:

@@ -79,10 +79,13 @@ class Client:
         return answer
 
     async def topology(self, topics: Iterable[str] | None = None) -> Topology:
-        """The brokers, and these topics or all."""
-        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
-        return topology_of(await self.ask(request, _METADATA_VERSIONS))
+        """The brokers, and these topics or all, as any broker knows them."""
+        return topology_of(await self.ask(_metadata_of(topics), _METADATA_VERSIONS))
+
+    async def topology_by(self, node: int, topics: Iterable[str]) -> Topology:
+        """The same as one broker knows it, whose turn it may not be."""
+        connection = await self.broker(node)
+        return topology_of(await connection.ask(_metadata_of(topics), _METADATA_VERSIONS))
 
     def _learn(self, answer: Response) -> None:
         """Where brokers are, if that is in it."""
@@ -95,6 +98,11 @@ class Client:
         for each in told:
             self._known[each.node] = each
             self._dialled.discard(each.node)
+
+    @property
+    def broker_timeout_ms(self) -> int:
+        """What to write into a request that says how long its broker may take."""
+        return self._config.broker_timeout_ms
 
     async def place(self, partition: TopicPartition) -> PartitionPlace:
         """Who leads a partition now, and who follows."""
@@ -207,6 +215,11 @@ class Client:
         self._not_renewed.pop(address, None)
         self._connections[address] = connection
         return connection
+
+
+def _metadata_of(topics: Iterable[str] | None) -> MetadataRequest:
+    asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+    return MetadataRequest(topics=asked, allow_auto_topic_creation=False)
 
 
 def unreachable(failures: Sequence[PeerError]) -> PeerError:

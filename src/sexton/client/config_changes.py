@@ -74,9 +74,11 @@ async def described(
     return _values(result, _own(place))
 
 
-async def alter(client: Client, place: Place, changes: Changes) -> None:
-    """All of them, or none."""
-    request = IncrementalAlterConfigsRequest([_resource(place, changes)])
+async def alter(
+    client: Client, place: Place, changes: Changes, *, validate_only: bool = False
+) -> None:
+    """All of them, or none; `validate_only`: none, but refused if they would be."""
+    request = IncrementalAlterConfigsRequest([_resource(place, changes)], validate_only)
     answer = await _ask(client, place, request)
     try:
         result = answer.responses[0]

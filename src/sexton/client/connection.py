@@ -68,6 +68,14 @@ class ClientConfig:
     authenticate: Callable[[Connection], Awaitable[None]] | None = None
     max_bytes_per_s: float | None = None  # of records, read from any one broker by this client
 
+    @property
+    def broker_timeout_ms(self) -> int:
+        """How long a broker may take over what it waits for itself, acks of replicas say.
+
+        Less than we wait for its answer, so that it tells for what it waited in vain.
+        """
+        return max(1, self.request_timeout_ms * 5 // 6)
+
 
 @dataclass(slots=True, eq=False)
 class _Waiting:

@@ -233,10 +233,10 @@ class BatchSender:
         for at, batch in batches.items():
             topic = topics.setdefault(at.topic, TopicProduceData(at.topic))
             topic.partition_data.append(PartitionProduceData(at.partition, batch))
+        most_ms = min(self._patience.timeout_ms, self._client.broker_timeout_ms)
         request = ProduceRequest(
-            self._transaction.transactional_id, _ALL, self._patience.timeout_ms,
-            list(topics.values()),
-        )  # fmt: skip
+            self._transaction.transactional_id, _ALL, most_ms, list(topics.values())
+        )
         connection = await self._client.broker(leader)
         answer = await connection.ask(request, _VERSIONS[self._transaction.version])
         told = {

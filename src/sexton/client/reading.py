@@ -17,7 +17,11 @@ says what was not. In particular:
   - offsets that are gone (retention, DeleteRecords, an unclean election) are `OffsetsGone`
   - a new leader is asked whether its log goes on where we are (KIP-320): after an unclean election
     other records may stand at the same offsets, and half of each would be `LogTruncated`
-  - a topic that was deleted and made again is another topic, whatever its name: its id tells
+  - a topic that was deleted and made again is another topic, whatever its name: its id tells. A
+    Fetch goes by name, so the broker that is read is asked for the id before and after: what one
+    broker knows of a topic never goes back, so all that it sent between was of that id. Any other
+    broker may have old news, and so may this one before: that is waited for, like a topic which
+    nobody has heard of yet
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from sexton.client.client import Client
 from sexton.client.connection import refused
 from sexton.client.replica import CHUNK_BYTES, Chunk, Isolation, Replica
 from sexton.client.retrying import PATIENT, Patience, Trying
+from sexton.client.topology import Topology, may_be_same
 from sexton.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -89,6 +94,7 @@ class PartitionReader:
     ) -> AsyncGenerator[Chunk, None]:
         """Every batch with records in [start, end); the first and last may reach beyond it."""
         offset, trying = start, Trying(self.patience)
+        replica: Replica | None = None
         last: tuple[Replica, Chunk] | None = None  # what was handed on, and whose it was
         while offset < end:
             try:
@@ -110,11 +116,11 @@ class PartitionReader:
                             raise _behind(replica, chunk, isolation, end)
             except (PeerError, Refused) as error:
                 await self._recover(error, offset, trying)
-        await self._same_topic()
+        await self._same_topic(replica)
 
     async def _recover(self, error: PeerError | Refused, offset: int, trying: Trying) -> None:
         """Waits until it may work again; raises what will not."""
-        if isinstance(error, OffsetsGone | TopicReplaced | LogTruncated):
+        if isinstance(error, OffsetsGone | LogTruncated):
             raise error
         gone = isinstance(error, Refused) and error.error is KafkaError.OFFSET_OUT_OF_RANGE
         if not gone:
@@ -126,21 +132,21 @@ class PartitionReader:
             found = await replica.offsets()
         except (PeerError, Refused) as other:
             await trying.pause(other)
+            self.client.look_elsewhere()
             return
         if not found.log_start <= offset <= found.log_end:
             raise OffsetsGone(str(replica), offset, found.log_start, found.log_end)
         await trying.pause(Refused(KafkaError.OFFSET_NOT_AVAILABLE, error.why))
 
     async def _replica(self) -> Replica:
-        topology = await self.client.topology([self.partition.topic])
-        place = topology.place(self.partition)
-        self._check_id(topology.topic(self.partition.topic).topic_id)
-        if self.node is not None:
-            return self.client.replica(self.partition, self.node)
-        if place.leader < 0:
+        place = await self.client.place(self.partition)
+        if self.node is None and place.leader < 0:
             why = f"nobody leads {self.partition}"
             raise Refused(KafkaError.LEADER_NOT_AVAILABLE, why)
-        return self.client.replica(self.partition, place.leader, leader_epoch=place.leader_epoch)
+        node, epoch = (place.leader, place.leader_epoch) if self.node is None else (self.node, -1)
+        if self.topic_id != NO_ID:
+            self._check_id(await self.client.topology_by(node, [self.partition.topic]))
+        return self.client.replica(self.partition, node, leader_epoch=epoch)
 
     async def _goes_on(self, leader: Replica, last: Chunk, offset: int) -> None:
         """Does the new leader have the last batch that was read? Its epoch tells."""
@@ -163,22 +169,25 @@ class PartitionReader:
         if told.leader_epoch < epoch or told.end_offset < offset:
             raise LogTruncated(str(self.partition), offset, told.end_offset)
 
-    async def _same_topic(self) -> None:
-        """Looks once more at the end: a Fetch goes by name, and names can be given away."""
-        trying = Trying(self.patience)
+    async def _same_topic(self, read: Replica | None) -> None:
+        """Looks once more at the end; if the broker that was read is gone, at what others say."""
+        topics, trying = [self.partition.topic], Trying(self.patience)
+        try:
+            if read is not None:
+                return self._check_id(await self.client.topology_by(read.node, topics))
+        except TopicReplaced:
+            raise
+        except (PeerError, Refused) as error:
+            await trying.pause(error)
         while True:
             try:
-                topology = await self.client.topology([self.partition.topic])
-                self._check_id(topology.topic(self.partition.topic).topic_id)
-                return
-            except TopicReplaced:
-                raise
+                return self._check_id(await self.client.topology(topics))
             except (PeerError, Refused) as error:
                 await trying.pause(error)
                 self.client.look_elsewhere()
 
-    def _check_id(self, found: bytes) -> None:
-        if self.topic_id != NO_ID and found != self.topic_id:
+    def _check_id(self, found: Topology) -> None:
+        if not may_be_same(self.topic_id, found.topic(self.partition.topic).topic_id):
             raise TopicReplaced(self.partition.topic)
 
 

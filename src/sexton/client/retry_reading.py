@@ -1,7 +1,7 @@
 """What the retry and lock topics hold, as columns, and single messages of the retry topic again.
 
     read_to         every committed record of [start, end), chunk by chunk: for start-ups and tails
-    retry_records   the messages at these offsets of the retry topic
+    retry_records   the messages at these offsets of the retry topic, or the first of them
     headers_at      those of one message of the main topic
 
 They go through our own client: a million lock records become a few arrays, not a million objects.
@@ -14,7 +14,8 @@ So it can be read at its offset without regard to transactions: nobody's open on
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+import sys
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 
 import numpy as np
@@ -35,6 +36,7 @@ from sexton.records.tables import field
 
 # An open transaction of a predecessor is waited for as long as its timeout lasts.
 WAITING = Patience(timeout_ms=900_000, backoff_ms=10, most_backoff_ms=250)
+Messages = dict[int, tuple[bytes, RetryRecord]]  # by offset, the record's key and what is in it
 BACK_BYTES = 1 << 20  # of one look at the retry topic; more of what is wanted may come with it
 
 
@@ -66,10 +68,25 @@ def committed_rows(chunk: Chunk, at: TopicPartition) -> Rows:
 
 async def retry_records(
     client: Client, at: TopicPartition, wanted: Iterable[int], patience: Patience = PATIENT
-) -> dict[int, tuple[bytes, RetryRecord]]:
-    """By offset: the record's key and the message in it; what is not there is left out."""
+) -> Messages:
+    """What is not there is left out."""
+    return (await first_retry_records(client, at, wanted, sys.maxsize, patience))[0]
+
+
+async def first_retry_records(
+    client: Client,
+    at: TopicPartition,
+    wanted: Iterable[int],
+    most_bytes: int,
+    patience: Patience = PATIENT,
+) -> tuple[Messages, list[int]]:
+    """The first ones, one at least, until they have so many bytes; and which were not looked for.
+
+    What is not there is in neither.
+    """
     left = sorted(set(wanted))
-    found: dict[int, tuple[bytes, RetryRecord]] = {}
+    found: Messages = {}
+    size = 0
     reader = PartitionReader(client, at, patience=patience)
     while left:
         reached = left[0] + 1
@@ -77,10 +94,14 @@ async def retry_records(
         async with aclosing(reading) as chunks:
             async for chunk in chunks:
                 columns = decode(chunk.data, str(at))
-                found |= _messages(columns, left)
+                for offset, bytes_of, message in _messages(columns, left):
+                    found[offset] = message
+                    size += bytes_of
+                    if size >= most_bytes:
+                        return found, [each for each in left if each > offset]
                 reached = max(reached, chunk.next_offset)
         left = [offset for offset in left if offset >= reached]
-    return found
+    return found, []
 
 
 async def headers_at(client: Client, at: TopicPartition, offset: int) -> tuple[Header, ...]:
@@ -93,13 +114,15 @@ async def headers_at(client: Client, at: TopicPartition, offset: int) -> tuple[H
     raise PeerError(str(at), f"has no message at {offset} any more")
 
 
-def _messages(columns: Columns, wanted: list[int]) -> dict[int, tuple[bytes, RetryRecord]]:
-    found = {}
+def _messages(
+    columns: Columns, wanted: list[int]
+) -> Iterator[tuple[int, int, tuple[bytes, RetryRecord]]]:
+    """Of each its offset, its size and itself."""
     rows = np.flatnonzero(np.isin(columns.offset, np.array(wanted, np.int64)))
     for row in rows.tolist():
         key, value = columns.key[row], columns.value[row]
         if key is None or value is None:
             continue
-        record = RetryRecord.decode(value, read_headers(columns.headers[row]))
-        found[int(columns.offset[row])] = (key, record)
-    return found
+        headers = columns.headers[row] or b""
+        record = RetryRecord.decode(value, read_headers(headers))
+        yield int(columns.offset[row]), len(value) + len(headers), (key, record)

@@ -19,18 +19,19 @@ to end because of that.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from sexton.base.errors import ConfigError, Refused
+from sexton.base.errors import ConfigError, PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.client.admin import create_topic
 from sexton.client.client import Client
 from sexton.client.configs import Values, topic_configs
-from sexton.client.retrying import PATIENT, Patience, until_it_works
-from sexton.client.topology import Topic
+from sexton.client.retrying import NEWS_MS, PATIENT, Patience, until_it_works
+from sexton.client.topology import Topic, Topology
 from sexton.machines.retry_settings import DEAD, HEADROOM_BYTES, WORKING, check_partitions
 
 _POLICY, _MOST_BYTES, _IN_SYNC = "cleanup.policy", "max.message.bytes", "min.insync.replicas"
@@ -100,7 +101,14 @@ async def prepare(
     patience: Patience = PATIENT,
 ) -> Shape:
     """Makes what is missing, and checks what is there."""
-    found = (await client.topology([names.main, *names.beside])).topics
+    wanted = (names.main,) if create else (names.main, *names.beside)
+    # An address or a name that is wrong is told soon.
+    soon = replace(
+        patience,
+        timeout_ms=min(patience.timeout_ms, NEWS_MS),
+        unknown_topic_ms=min(patience.unknown_topic_ms, NEWS_MS),
+    )
+    found = await _look(client, names, wanted, soon)
     main = _main(found, names)
     options = (await topic_configs(client, [names.main], _ASKED))[names.main]
     shape = Shape(
@@ -144,22 +152,46 @@ async def _checked(client: Client, names: Names, patience: Patience) -> _Seen:
 
 
 async def _all_of(client: Client, names: Names, patience: Patience) -> dict[str, Topic]:
-    """A broker may be the last to hear of a topic that was made a moment ago."""
+    found = await _look(client, names, (names.main, *names.beside), patience)
+    _main(found, names)
+    for name in names.beside:
+        if not _is_there(name, found):
+            why, hint = f"there is no topic {name}", "it has to be created first"
+            raise Refused(KafkaError.UNKNOWN_TOPIC_OR_PARTITION, why, hint)
+    return found
 
-    async def look() -> dict[str, Topic]:
-        found = (await client.topology([names.main, *names.beside])).topics
-        _main(found, names)
-        for name in names.beside:
-            if name not in found or not found[name].partitions:
-                why, hint = f"there is no topic {name}", "it has to be created first"
-                raise Refused(KafkaError.UNKNOWN_TOPIC_OR_PARTITION, why, hint)
-        return found
 
-    return await until_it_works(look, patience)
+async def _look(
+    client: Client, names: Names, wanted: Iterable[str], patience: Patience
+) -> dict[str, Topic]:
+    """All that there is; with what is wanted, unless nobody knows it for `unknown_topic_ms`.
+
+    A broker may be the last to hear of a topic that was made a moment ago: others are asked, too.
+    """
+    clock, end_s = asyncio.get_running_loop().time, 0.0
+
+    async def ask() -> Topology:
+        try:
+            return await client.topology([names.main, *names.beside])
+        except (PeerError, Refused):
+            client.look_elsewhere()
+            raise
+
+    while True:
+        found = (await until_it_works(ask, patience)).topics
+        end_s = end_s or clock() + patience.unknown_topic_ms / 1000
+        if all(_is_there(name, found) for name in wanted) or clock() >= end_s:
+            return found
+        await asyncio.sleep(patience.backoff_ms / 1000)
+        client.look_elsewhere()
+
+
+def _is_there(name: str, found: Mapping[str, Topic]) -> bool:
+    return name in found and bool(found[name].partitions)
 
 
 def _main(found: dict[str, Topic], names: Names) -> Topic:
-    if names.main not in found:
+    if not _is_there(names.main, found):
         hint = "it is yours: create it first, with as many partitions as you want"
         raise ConfigError(names.main, "there is no such topic", hint)
     return found[names.main]

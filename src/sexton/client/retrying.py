@@ -12,7 +12,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from sexton.base.errors import PeerError, Refused, SextonError
 from sexton.base.kafka_errors import KafkaError
@@ -41,7 +41,14 @@ PASSING = frozenset(
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-_NOT_THERE = (KafkaError.UNKNOWN_TOPIC_OR_PARTITION, KafkaError.UNKNOWN_TOPIC_ID)
+_NOT_THERE = (
+    KafkaError.UNKNOWN_TOPIC_OR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_ID,
+    KafkaError.INCONSISTENT_TOPIC_ID,  # another one of its name
+)
+
+# Metadata reaches every broker that is up within much less: what all say for so long is so.
+NEWS_MS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,7 @@ class Patience:
     timeout_ms: int = 60_000
     backoff_ms: int = 100
     most_backoff_ms: int = 1_000
-    # A topic that every answer calls unknown for this long has been deleted.
+    # A topic that every answer calls unknown, or another one, for this long has been deleted.
     unknown_topic_ms: int = 5_000
 
 
@@ -73,7 +80,7 @@ class Trying:
     async def pause(self, error: SextonError) -> None:
         """Waits a little if the error may pass, else raises it."""
         if isinstance(error, Refused):
-            if error.error not in PASSING:
+            if error.error not in PASSING and error.error not in _NOT_THERE:
                 raise error
         elif not isinstance(error, PeerError):
             raise error

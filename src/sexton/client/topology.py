@@ -9,6 +9,7 @@ from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.connection import refused
 from sexton.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from sexton.protocol.wire import ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,11 @@ class Topology:
             why = f"the topic {partition.topic} has no partition {partition.partition}"
             raise Refused(KafkaError.UNKNOWN_TOPIC_OR_PARTITION, why)
         return found
+
+
+def may_be_same(topic_id: bytes, other_id: bytes) -> bool:
+    """Can both ids be of one topic? An old Kafka has none, nor have some brokers in an upgrade."""
+    return topic_id == other_id or ZERO_UUID in (topic_id, other_id)
 
 
 _NOT_THERE = (KafkaError.UNKNOWN_TOPIC_OR_PARTITION, KafkaError.UNKNOWN_TOPIC_ID)

@@ -3,7 +3,8 @@
 `log.cleaner.min.compaction.lag.ms` is the default of `min.compaction.lag.ms`, and can be set for
 all brokers while they run. It does not reach a topic that has an option of its own; those are
 named, and those that nobody could look at. What was set before is noted first, as for topics, and
-`end` sets it back.
+`end` sets it back. One broker alone is not believed in either: a panic that it has not heard of
+would be called over, and the cluster would stay as it is.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from sexton.client.config_changes import (
     OptionValue,
     alter,
     describe_topics,
-    described,
 )
+from sexton.guard.agreed_options import agreed
 from sexton.guard.eyes import NAMES, all_options
 from sexton.guard.memory import MemoryTopic
 from sexton.guard.permissions import CLUSTER, needing
@@ -81,7 +82,7 @@ async def end(client: Client, memory: MemoryTopic) -> Panicked:
 
 async def _defaults(client: Client) -> dict[str, OptionValue]:
     with needing("DescribeConfigs", CLUSTER):
-        return await described(client, EVERYWHERE, [DEFAULT_MIN, DEFAULT_MAX])
+        return await agreed(client, EVERYWHERE, [DEFAULT_MIN, DEFAULT_MAX])
 
 
 async def _change(client: Client, changes: Changes) -> None:

@@ -17,6 +17,8 @@ from sexton.base.errors import Refused, SextonError
 from sexton.base.kafka_errors import KafkaError
 
 CLUSTER = "the cluster"
+OF_GUARD = "see Least privilege in docs/how-to/run-the-guard.md"
+OF_REPAIR = "see Rights in docs/how-to/repair-a-replica.md"
 DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
@@ -25,12 +27,11 @@ class NotAllowed(SextonError):
 
 
 @contextmanager
-def needing(operation: str, resource: str) -> Iterator[None]:
+def needing(operation: str, resource: str, hint: str = OF_GUARD) -> Iterator[None]:
     try:
         yield
     except Refused as error:
         if error.error not in DENIED:
             raise
         why = f"this user has no ACL that allows {operation} on it"
-        hint = "see Least privilege in docs/how-to/run-the-guard.md"
         raise NotAllowed(resource, why, hint) from error

@@ -8,7 +8,8 @@ The topic is audited before it is cleaned again: a pass of the cleaner that ran 
 topic was frozen may have removed a tombstone under a replica that was copying. If the audit still
 finds something that can be mended, it is mended in another round, at most `MOST_ROUNDS` in all.
 
-It can die anywhere: the notes say what was begun, and whoever runs it again goes on.
+It can die anywhere: the notes say what was begun, and whoever runs it again goes on. If the topic
+was deleted meanwhile, what it had set on brokers is put back, and it is over.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ from sexton.base.partitions import TopicPartition
 from sexton.client.admin import elect, moving, reassign
 from sexton.client.client import Client
 from sexton.client.retrying import until_it_works
+from sexton.guard.permissions import CLUSTER, OF_REPAIR, needing
 from sexton.guard.repair_notes import Notes, NotesFile
-from sexton.guard.repair_options import HeldOptions
+from sexton.guard.repair_options import HeldOptions, check_throttle
+from sexton.machines.guard_notes import Lags
+from sexton.machines.guard_views import SEVERAL
 from sexton.machines.repair import (
     Done,
     Job,
@@ -43,7 +47,7 @@ PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
 STALLED_S: Final = 600.0  # without any progress at all
 MOST_ROUNDS: Final = 2
 CLEANED_AGAIN: Final = "is cleaned again as before"
-STAYS_FROZEN: Final = "was frozen before and stays so: `sexton guard status` says why"
+STAYS_FROZEN: Final = "is frozen by others and stays so: `sexton guard status` says why"
 HOLD_AGAIN_S: Final = 10.0  # somebody may have set the topic free meanwhile, a guard say
 _NOT_HELD = (
     KafkaError.NOT_LEADER_OR_FOLLOWER,
@@ -89,14 +93,40 @@ class Repair:
                 await self._hold(job)
                 await self._run(job)
 
-    async def release(self) -> list[str]:
-        """The topic's options as they were, and no notes any more."""
-        was_frozen = await self._held.was_frozen()
-        theirs = await self._held.release()
+    async def release(self, guards: Lags | None = None) -> list[str]:
+        """The topic's options as they were, and no notes any more.
+
+        `guards`: what a guard will put back that holds the topic as well.
+        """
+        stays = await self._held.was_frozen() or self._held.are_left_to(guards)
+        theirs = await self._held.release(guards)
         self.notes = self._held.notes
         self.file.clear()
-        self.tell(None, f"{self.notes.topic} {STAYS_FROZEN if was_frozen else CLEANED_AGAIN}")
+        self.tell(None, f"{self.notes.topic} {STAYS_FROZEN if stays else CLEANED_AGAIN}")
         return theirs
+
+    async def is_gone(self) -> bool:
+        """Do brokers agree that this very topic is not there any more?
+
+        One that has not heard of it, or only of its predecessor, proves nothing.
+        """
+        topic, nodes = self.notes.topic, sorted((await self.client.topology([])).brokers)
+        answered = 0
+        for node in nodes:
+            try:
+                known = (await self.client.topology_by(node, [topic])).topics.get(topic)
+            except PeerError:
+                continue
+            answered += 1
+            if known is not None and known.topic_id.hex() == self.notes.topic_id:
+                return False
+        return answered >= max(1, min(SEVERAL, len(nodes)))
+
+    async def forsake(self) -> list[str]:
+        """Of a topic that is gone: what was set on brokers does not go with it."""
+        left = await self._held.release_brokers()
+        self.file.clear()
+        return left
 
     def add(self, jobs: Sequence[Job]) -> None:
         """Another round."""
@@ -114,8 +144,8 @@ class Repair:
             raise PeerError("the notes of the repair", why, "choose another --state")
         topic = topology.topic(self.notes.topic)
         if topic.topic_id.hex() != self.notes.topic_id:
-            why = "has been deleted and made again since its repair began"
-            raise PeerError(self.notes.topic, why, f"remove {self.file.path}")
+            why = "is another one, as some broker has it, than the one whose repair began"
+            raise PeerError(self.notes.topic, why, "run it again when brokers agree about that")
 
     # ── one partition ──
 
@@ -227,6 +257,17 @@ async def look(client: Client, partition: TopicPartition) -> Sight:
         bool(under_way),
         frozenset(topology.brokers),
     )
+
+
+async def check_rights(client: Client, throttle_bytes_per_s: int | None = None) -> None:
+    """Before anything is set: who may not move replicas, or not throttle that, would leave the
+    topic frozen."""
+    with needing("Alter", CLUSTER, OF_REPAIR):
+        await until_it_works(lambda: reassign(client, {}))
+    rate = throttle_bytes_per_s
+    if rate is not None:
+        with needing("AlterConfigs", CLUSTER, OF_REPAIR):
+            await until_it_works(lambda: check_throttle(client, rate))
 
 
 def begin(file: NotesFile, notes: Notes) -> Notes:

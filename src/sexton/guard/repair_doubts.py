@@ -7,6 +7,9 @@ long, or was filled while the leader changed, because it may lack a tombstone; a
 
 What came up while the audit ran is not settled by it: then nothing is said, and the guard goes on
 holding. What it does with the note is its own business: it waits for its hold-down, and thaws.
+
+Both may have frozen the same topic at the same time. Then the guard has noted so, and what is to be
+put back; and the repair leaves that to it, for it may hold the topic for another replica.
 """
 
 from __future__ import annotations
@@ -17,7 +20,12 @@ from dataclasses import dataclass
 
 from sexton.client.client import Client
 from sexton.guard.memory import TOPIC, MemoryTopic
-from sexton.machines.guard_notes import Audited, Doubt, Memory
+from sexton.guard.repair_notes import Notes
+from sexton.machines.guard_notes import MAX_LAG, Audited, Doubt, Lags, Memory
+
+# The guard's clock and ours. A topic that is left to a guard in vain is at least in its notes, and
+# any guard lets go of it; one that is taken from under a guard is frozen again by nobody.
+CLOCKS_DIFFER_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +43,37 @@ class Doubted:
 
 async def doubted(client: Client, topic: str, memory_topic: str = TOPIC) -> Doubted | None:
     """None: no guard holds it for a doubt."""
-    notes = MemoryTopic(client, memory_topic)
-    if not await notes.exists():
-        return None
-    memory, now_ms = Memory(), time.time_ns() // 1_000_000
-    for offset, key, value in await notes.recall():
-        memory.apply(offset, key, value, now_ms)
+    memory = await _memory(client, memory_topic)
     entry = memory.in_force(topic)
     if entry is None or not entry.note.doubts:
         return None
     if memory.settles(entry.note):
         return None
     return Doubted(topic, entry.note.cycle, entry.note.doubts)
+
+
+async def held_by_guard(client: Client, repair: Notes, memory_topic: str = TOPIC) -> Lags | None:
+    """What a guard will put back that came to hold the topic during this repair; None: there is no
+    such guard. An older note may be of one that is there no more."""
+    entry = (await _memory(client, memory_topic)).in_force(repair.topic)
+    if entry is None or entry.note.state != "frozen":
+        return None
+    if entry.note.topic_id != repair.topic_id:
+        return None
+    if entry.note.at_ms < repair.began_ms - CLOCKS_DIFFER_MS:
+        return None
+    if not entry.note.raised and any(each.option == MAX_LAG for each in repair.options):
+        return None  # it would leave that one as we have set it
+    return entry.note.previous
+
+
+async def _memory(client: Client, memory_topic: str) -> Memory:
+    notes, memory = MemoryTopic(client, memory_topic), Memory()
+    if await notes.exists():
+        now_ms = time.time_ns() // 1_000_000
+        for offset, key, value in await notes.recall():
+            memory.apply(offset, key, value, now_ms)
+    return memory
 
 
 async def settle(client: Client, before: Doubted, memory_topic: str = TOPIC) -> bool:

@@ -5,23 +5,26 @@ not cleaned meanwhile. `min.compaction.lag.ms` at 2^63-1 says that no record is 
 `max.compaction.lag.ms` may not be below it, and is raised with it where it is set. Whoever wants
 the copying to be slow gets Kafka's replication throttle.
 
-Three rules, as in the guard: what was there is noted before it is changed; what is there already is
-not ours and stays; and only what still has our value is put back, all else is somebody's new wish.
+Four rules, as in the guard: what was there is noted before it is changed; what is there already is
+not ours and stays; only what still has our value is put back, all else is somebody's new wish; and
+nobody is believed alone, for a broker that is behind shows a topic as it was before a guard froze
+it, and who puts that back sets the topic free.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sexton.base.errors import PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.client.client import Client
 from sexton.client.config_changes import BROKER, TOPIC, OptionValue, Place, alter, described
+from sexton.guard.agreed_options import PATIENCE_S, PAUSE_S, agreed
 from sexton.guard.repair_notes import Held, Notes
-from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG
+from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG, Lags
 
 CLEANUP_POLICY = "cleanup.policy"
 THROTTLED_REPLICAS = (
@@ -29,7 +32,6 @@ THROTTLED_REPLICAS = (
     "follower.replication.throttled.replicas",
 )
 THROTTLED_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-PATIENCE_S, PAUSE_S = 30.0, 0.1
 
 Keep = Callable[[Notes], None]
 
@@ -64,7 +66,7 @@ class HeldOptions:
         return True
 
     async def _freeze(self, place: Place) -> bool:
-        found = await described(self.client, place, (CLEANUP_POLICY, MIN_LAG, MAX_LAG))
+        found = await self._agreed(place, (CLEANUP_POLICY, MIN_LAG, MAX_LAG))
         if "compact" not in (found[CLEANUP_POLICY].value or ""):
             return False
         wanted = {MIN_LAG: FOREVER}
@@ -90,7 +92,7 @@ class HeldOptions:
             await self.hold((BROKER, str(node)), dict.fromkeys(THROTTLED_RATES, str(bytes_per_s)))
 
     async def hold(self, place: Place, wanted: Mapping[str, str]) -> None:
-        found = await described(self.client, place, wanted)
+        found = await self._agreed(place, [*wanted])
         changes: list[tuple[str, str | None]] = []
         for option, value in wanted.items():
             own = found[option].own if option in found else None
@@ -123,17 +125,63 @@ class HeldOptions:
 
     # ── putting it back ──
 
-    async def release(self) -> list[str]:
-        """All as it was; tells of what somebody else has changed meanwhile, and is left so."""
+    async def release(self, guards: Lags | None = None) -> list[str]:
+        """All as it was; tells of what somebody else has changed meanwhile, and is left so.
+
+        `guards`: what a guard will put back; that is left to it.
+        """
         theirs: list[str] = []
-        places = dict.fromkeys((each.kind, each.name) for each in self.notes.options)
-        for place in places:
-            held = [each for each in self.notes.options if (each.kind, each.name) == place]
-            theirs += await self._release(place, held)
+        lags = (MIN_LAG, MAX_LAG) if self.are_left_to(guards) else ()
+        for place, held in self._by_place().items():
+            ours = [each for each in held if place[0] != TOPIC or each.option not in lags]
+            if ours:
+                theirs += await self._release_awaited(place, ours)
             left = [each for each in self.notes.options if each not in held]
             self.notes = replace(self.notes, options=tuple(left))
             self.keep(self.notes)
         return theirs
+
+    def are_left_to(self, guards: Lags | None) -> bool:
+        """Have we frozen the topic, and will a guard put back the very same?"""
+        if guards is None:
+            return False
+        known = {MIN_LAG: guards.min, MAX_LAG: guards.max}
+        found = [each for each in self.notes.options if each.kind == TOPIC and each.option in known]
+        return bool(found) and all(each.previous == known[each.option] for each in found)
+
+    async def release_brokers(self) -> list[str]:
+        """Those of brokers alone; tells of what is left, on a broker that is no more, say."""
+        left: list[str] = []
+        for place, held in self._by_place().items():
+            if place[0] == BROKER:
+                try:
+                    left += await self._release(place, held)
+                except PeerError as error:
+                    left.append(_left(place, held, error))
+        return left
+
+    def _by_place(self) -> dict[Place, list[Held]]:
+        """The topic first: a broker that is down must not keep it frozen."""
+        found: dict[Place, list[Held]] = {}
+        for each in sorted(self.notes.options, key=lambda each: each.kind != TOPIC):
+            found.setdefault((each.kind, each.name), []).append(each)
+        return found
+
+    async def _release_awaited(self, place: Place, held: list[Held]) -> list[str]:
+        """What only a broker can tell that is down is left for later, unless it was replaced."""
+        try:
+            return await self._release(place, held)
+        except PeerError as error:
+            if place[0] == TOPIC or await self._is_awaited(int(place[1])):
+                raise
+            return [_left(place, held, error)]
+
+    async def _is_awaited(self, node: int) -> bool:
+        """Is that broker up, or has it a replica of the topic still?"""
+        topology = await self.client.topology([self.notes.topic])
+        topic = topology.topics.get(self.notes.topic)
+        places = topic.partitions.values() if topic is not None else ()
+        return node in topology.brokers or any(node in each.replicas for each in places)
 
     async def _release(self, place: Place, held: list[Held]) -> list[str]:
         try:
@@ -157,17 +205,22 @@ class HeldOptions:
             and found[each.option].own != each.previous
         ]
 
-    async def _agreed(self, place: Place, names: list[str]) -> dict[str, OptionValue]:
-        """As all brokers know it: one that is behind would have us take our value for theirs."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            brokers = (await self.client.topology([])).brokers if place[0] == TOPIC else {0: None}
-            seen = [await described(self.client, place, names, node) for node in sorted(brokers)]
-            if all(each == seen[0] for each in seen):
-                return seen[0]
-            if time.monotonic() > deadline:
-                raise PeerError(place[1], "brokers do not agree about its options", "run it again")
-            await asyncio.sleep(PAUSE_S)
+    async def _agreed(self, place: Place, names: Sequence[str]) -> dict[str, OptionValue]:
+        """As brokers agree on it; what is set on one of them only that one can tell."""
+        if place[0] == TOPIC:
+            return await agreed(self.client, place, names)
+        return await described(self.client, place, names)
+
+
+async def check_throttle(client: Client, bytes_per_s: int) -> None:
+    """Would a broker take it, from this user? Nothing is set."""
+    node = min((await client.topology([])).brokers)
+    rates = [(name, str(bytes_per_s)) for name in THROTTLED_RATES]
+    await alter(client, (BROKER, str(node)), rates, validate_only=True)
+
+
+def _left(place: Place, held: list[Held], error: PeerError) -> str:
+    return f"{' and '.join(each.option for each in held)} of broker {place[1]}, which {error.why}"
 
 
 def _at(held: Held) -> tuple[int, str, str]:

@@ -18,6 +18,7 @@ from sexton.client.client import Client
 from sexton.client.replica import Chunk, Isolation, Replica, ReplicaOffsets
 from sexton.client.topology import PartitionPlace
 from sexton.client.transactions import longest_transaction_ms, transactions
+from sexton.guard.hidden_transactions import hidden_by
 from sexton.machines.repair_transactions import (
     Age,
     Coordinated,
@@ -128,7 +129,8 @@ async def _known(
         )
     age = Age(producer.last_timestamp, time.time_ns() // 1_000_000, longest_ms)
     opened = Opened(partition, producer.current_txn_start_offset, producer.producer_epoch, age)
-    ending = judge_ending(opened, known, coordinator, complete=asked.complete)
+    hidden = await hidden_by(client) if told is None and asked.complete else None
+    ending = judge_ending(opened, known, coordinator, complete=asked.complete, hidden_by=hidden)
     return OpenTransaction(partition, producer, tuple(known), coordinator, ending)
 
 

@@ -15,6 +15,7 @@ from sexton.machines.repair import Job, Sight, Stop, plan_job
 from sexton.machines.repair_verdicts import Decision, Judged, decide
 
 MIN_INSYNC = "min.insync.replicas"
+DAY_MS = 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,15 @@ def judged(finding: AuditFinding) -> Judged:
 
 
 def judged_of_report(
-    told: Mapping[str, object], topic: str, cluster_id: str | None
+    told: Mapping[str, object], topic: str, cluster_id: str | None, now_ms: int
 ) -> list[Judged]:
-    """The findings of `sexton audit --format json` about a topic of this cluster."""
+    """The findings of `sexton audit --format json` about a topic of this cluster, of today."""
     found = told.get("findings")
     if told.get("command") != "audit" or not isinstance(found, list):
         hint = "write one with `sexton audit --format json`"
         raise ConfigError("--findings", "is not the answer of an audit", hint)
-    _check_cluster(told, cluster_id)
+    summary = told.get("summary")
+    _check_summary(summary if isinstance(summary, Mapping) else {}, cluster_id, now_ms)
     for each in told.get("incomplete") or ():  # type: ignore[attr-defined]
         if _is_about(str(each["subject"]), topic):
             why = f"the audit could not read {each['subject']}: {each['why']}"
@@ -57,16 +59,22 @@ def judged_of_report(
     return [_reported(each) for each in found if each["topic"] == topic]
 
 
-def _check_cluster(told: Mapping[str, object], cluster_id: str | None) -> None:
-    """A number names another broker elsewhere, and of copies it is the place in the command."""
-    summary = told.get("summary")
-    found = summary.get("cluster_id") if isinstance(summary, Mapping) else None
-    if found == cluster_id:
-        return
-    why = f"is of the cluster {found}, and this is {cluster_id}"
+def _check_summary(summary: Mapping[str, object], cluster_id: str | None, now_ms: int) -> None:
+    """A number names another broker elsewhere, and of copies it is the place in the command.
+
+    And it names another copy later: who was right may have been rebuilt, or moved, since.
+    """
+    found = summary.get("cluster_id")
     if found is None:
         why = "is of copies of directories, whose numbers are not those of brokers"
-    raise ConfigError("--findings", why, "audit this cluster")
+        raise ConfigError("--findings", why, "audit this cluster")
+    if found != cluster_id:
+        why = f"is of the cluster {found}, and this is {cluster_id}"
+        raise ConfigError("--findings", why, "audit this cluster")
+    began_ms = summary.get("started_ms")
+    if not isinstance(began_ms, int) or now_ms - began_ms > DAY_MS:
+        why = "is more than a day old: a replica that was right then may be wrong now"
+        raise ConfigError("--findings", why, "audit again")
 
 
 def _is_about(subject: str, topic: str) -> bool:

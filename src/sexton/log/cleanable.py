@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from sexton.base.errors import CorruptLog, Refused
 from sexton.log.cleaner_bounds import Bounds, LastBatches, Policy
 from sexton.log.cleaner_report import Cleaned, CleanerOptions, Waiting
+from sexton.log.disk import DiskFailed
 from sexton.log.partition import PartitionLog
 from sexton.records.layout import NO_TIMESTAMP
 
@@ -98,6 +99,8 @@ class LogCleaning:
         bounds = pass_bounds(log, candidate, now_ms, tombstones_below, markers_below)
         try:
             cleaned = clean(log, bounds, options, shop)
+        except DiskFailed:
+            raise
         except PASS_FAILURES as error:
             self.failed(error, now_ms)
             return None

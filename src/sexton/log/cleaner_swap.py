@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sexton.log.cleaner_report import Cleaned
+from sexton.log.disk import DiskFailed
 from sexton.log.names import SWAP
 from sexton.log.partition import PartitionLog
 from sexton.log.replay import remove_snapshots
@@ -51,7 +52,7 @@ class Prepared:
             self.log.flush(now_ms)
             _forget_snapshots(self.log, self.cleaned.end)
             while self.ready:
-                _swap(self.log, *self.ready.pop(0))  # no longer to be discarded, come what may
+                _swap_or_fail(self.log, *self.ready.pop(0))  # not to be discarded, come what may
         except Exception:
             self.discard()
             raise
@@ -74,6 +75,19 @@ def _forget_snapshots(log: PartitionLog, end: int) -> None:
     """A snapshot may hold a transaction open whose marker this pass removes: it goes first."""
     remove_snapshots(log.disk, log.directory, keeps=lambda at: at >= end, durably=False)
     log.disk.sync_directory(log.directory)  # those that went before, too
+
+
+def _swap_or_fail(log: PartitionLog, old: list[Segment], fresh: Segment) -> None:
+    """Half done it must not stay: the next start would finish it, on top of what was done since.
+
+    If the log were emptied meanwhile and copied anew, the cleaned segment would take the copy's
+    place.
+    """
+    try:
+        _swap(log, old, fresh)
+    except OSError as error:
+        why = f"cleaned segments of {log.directory} could not be put in place: {error}"
+        raise DiskFailed(why) from error
 
 
 def _swap(log: PartitionLog, old: list[Segment], fresh: Segment) -> None:

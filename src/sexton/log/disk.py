@@ -15,6 +15,14 @@ import errno
 from typing import Protocol
 
 
+class DiskFailed(OSError):
+    """Nobody knows what the disk holds now, so nobody may go on with it.
+
+    A failed fsync is told once: the kernel forgets what it could not write, and the next one
+    succeeds without it. Kafka, too, gives a log directory up for that.
+    """
+
+
 class File(Protocol):
     """An open file, read anywhere and written at its end."""
 
@@ -33,9 +41,13 @@ class File(Protocol):
         """All of `data`, or OSError and possibly a part of it."""
         ...
 
-    def truncate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None:
+        """Or DiskFailed."""
+        ...
 
-    def sync(self) -> None: ...
+    def sync(self) -> None:
+        """Or DiskFailed."""
+        ...
 
     def close(self) -> None: ...
 

@@ -2,6 +2,7 @@
 
     from_producer   exactly one batch, whole and of sound checksum, that a producer may send at all;
                     the leader then gives it an offset and its epoch (`stamp`)
+    check_records   those in it: a consumer can read them, a compacted topic finds their keys
     from_leader     what a fetch brought: the whole batches of it, as they are, if they continue the
                     log; one that is cut at the end is left for the next fetch
 
@@ -16,9 +17,12 @@ from crc32c import crc32c
 
 from sexton.base.errors import CorruptLog, Refused
 from sexton.base.kafka_errors import KafkaError
+from sexton.log.compressed import plain_records
+from sexton.log.keyless import first_keyless
 from sexton.records.control import ControlRecord, first_control_record
 from sexton.records.layout import (
     CRC_START,
+    HEADER_BYTES,
     LENGTH_END,
     LOG_APPEND_TIME,
     NO_SEQUENCE,
@@ -71,6 +75,23 @@ def _refusal(header: BatchHeader, from_client: bool) -> str | None:
     if header.is_transactional and not header.has_producer:
         return "a transactional batch without a producer id"
     return None
+
+
+def check_records(
+    batch: bytearray | memoryview, header: BatchHeader, compacts: bool, where: str
+) -> None:
+    """Refused if nobody could read what is compressed, or a compacted topic misses a key."""
+    try:
+        if header.codec:
+            records = plain_records(batch, header, where)
+        else:
+            records = bytes(batch[HEADER_BYTES:])
+        keyless = first_keyless(records, header.records_count, where) if compacts else None
+    except CorruptLog as error:
+        raise Refused(KafkaError.INVALID_RECORD, error.why) from None
+    if keyless is not None:
+        why = f"{where} is compacted, and record {keyless} of the batch has no key"
+        raise Refused(KafkaError.INVALID_RECORD, why, "give each record a key")
 
 
 def stamp(batch: bytearray | memoryview, offset: int, leader_epoch: int) -> BatchHeader:

@@ -2,29 +2,22 @@
 
     length  attributes  timestamp delta  offset delta  key length ...   varints, but for attributes
 
-Only the first bytes of each record are looked at, and those of compressed batches once inflated.
+Only the first bytes of each record are looked at.
 """
 
 from __future__ import annotations
 
 from sexton.base.errors import CorruptLog
-from sexton.records.codecs import inflate
-from sexton.records.layout import HEADER_BYTES, BatchHeader, Codec
 from sexton.records.varints import get_varint
 
 _NO_KEY = 1  # the varint -1
 
 
-def first_keyless(
-    batch: bytes | bytearray | memoryview, header: BatchHeader, where: str
-) -> int | None:
+def first_keyless(records: bytes, count: int, where: str) -> int | None:
     """Its place in the batch, from 0; CorruptLog if records do not lie where they should."""
-    records = bytes(memoryview(batch)[HEADER_BYTES : header.size])
-    if header.codec != Codec.NONE:
-        records = inflate(header.codec, records, where)
     begin = 0
     try:
-        for number in range(header.records_count):
+        for number in range(count):
             length, place = get_varint(records, begin)
             if length < 0:
                 raise IndexError
@@ -38,5 +31,5 @@ def first_keyless(
             if records[place + 1] == _NO_KEY:
                 return number
     except IndexError:
-        raise CorruptLog(where, f"ends within {header.records_count} records") from None
+        raise CorruptLog(where, f"ends within {count} records") from None
     return None

@@ -8,6 +8,7 @@ is safe; only where a file is cut below that are its old bytes kept until the ne
     crash(random)   a new disk with what survived: all that was synced, and of the rest a random
                     part, cut at any byte, for a disk may have written some of it
     room_bytes      how many more bytes can be written before the disk is full
+    syncs_fail      a file cannot be synced
     flip(...)       one bit of a file turns over, as old disks do
 """
 
@@ -17,6 +18,8 @@ import errno
 from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
+
+from sexton.log.disk import DiskFailed
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +65,7 @@ class _Change(NamedTuple):
 class MemoryDisk:
     def __init__(self, room_bytes: int | None = None) -> None:
         self.room_bytes = room_bytes  # None: never full
+        self.syncs_fail = False
         self._names: dict[str, _Inode] = {}
         self._synced_names: dict[str, _Inode] = {}
         self._unsynced: list[_Change] = []  # in order: a file system journals names in order
@@ -234,6 +238,8 @@ class MemoryFile:
         self._inode.truncate(size)
 
     def sync(self) -> None:
+        if self._disk.syncs_fail:
+            raise DiskFailed(errno.EIO, "input/output error")
         self._inode.sync()
 
     def close(self) -> None:

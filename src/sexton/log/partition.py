@@ -16,38 +16,38 @@ moved the recovery point past them; replication, not fsync, protects an acknowle
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import NamedTuple
 
-from sexton.base.errors import CorruptLog, Refused
+from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
+from sexton.log import reading
 from sexton.log.checkpoints import pack_epochs
 from sexton.log.config import LogConfig
-from sexton.log.disk import Disk, put, remedy, replace
+from sexton.log.disk import Disk, DiskFailed, put, remedy, replace
 from sexton.log.epochs import LeaderEpochs
 from sexton.log.incoming import (
     Marker,
     Placed,
+    check_records,
     from_leader,
     from_producer,
     set_append_time,
     stamp,
 )
 from sexton.log.indexes import AbortedTransaction
-from sexton.log.keyless import first_keyless
 from sexton.log.names import EPOCHS, LOG, SNAPSHOT, segment_file
 from sexton.log.producers import Producers
+from sexton.log.reading import BASE_OFFSET, Read
 from sexton.log.replay import rebuild_producers, remove_snapshots
 from sexton.log.retention import count_expired
-from sexton.log.segment import MOST_RELATIVE_OFFSET, Segment, Slice
+from sexton.log.segment import MOST_RELATIVE_OFFSET, Segment
 from sexton.log.snapshots import pack_snapshot
 from sexton.records.layout import NO_TIMESTAMP, BatchHeader
 
-_BASE_OFFSET = attrgetter("base_offset")
 WRITE_BACK_BYTES = 32 << 20  # some tenths of a second on a slow disk; 1 GiB would be many seconds
 
 
@@ -56,14 +56,6 @@ class Appended(NamedTuple):
     last_offset: int
     append_time_ms: int = NO_TIMESTAMP  # if the topic has log-append time
     repeat: bool = False  # the producer had sent this before; nothing was written
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """What a fetch gets: a stretch of one segment, and which transactions in it to leave out."""
-
-    slice: Slice | None  # None: nothing there up to the bound
-    aborted: list[AbortedTransaction] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -126,8 +118,8 @@ class PartitionLog:
         repeat = self.producers.check(header, marker)
         if repeat is not None:
             return Appended(repeat.first_offset, repeat.last_offset, repeat=True)
-        if from_client and config.compacts:
-            self._check_keys(batch, header)
+        if from_client and (config.compacts or header.codec):
+            check_records(batch, header, config.compacts, self.directory)
         append_time = NO_TIMESTAMP
         if config.message_timestamp_type == "LogAppendTime":
             append_time = now_ms
@@ -135,15 +127,6 @@ class PartitionLog:
         header = stamp(batch, self.end_offset, leader_epoch)
         self._write(batch, [(0, header)], [marker], now_ms)
         return Appended(header.base_offset, header.last_offset, append_time)
-
-    def _check_keys(self, batch: bytearray | memoryview, header: BatchHeader) -> None:
-        try:
-            keyless = first_keyless(batch, header, self.directory)
-        except CorruptLog as error:
-            raise Refused(KafkaError.INVALID_RECORD, error.why) from None
-        if keyless is not None:
-            why = f"{self.directory} is compacted, and record {keyless} of the batch has no key"
-            raise Refused(KafkaError.INVALID_RECORD, why, "give each record a key")
 
     def append_as_follower(
         self, data: bytes | bytearray | memoryview, now_ms: int
@@ -172,6 +155,8 @@ class PartitionLog:
             self._roll_if_due(len(data), headers, now_ms)
             self._changed = True  # rolling syncs what was there before
             self.active.append(data, headers, self.config.index_interval_bytes)
+        except DiskFailed:
+            raise
         except OSError as error:
             raise self._storage_error(error) from error
         if self.active.size - self._written_back >= WRITE_BACK_BYTES:
@@ -188,7 +173,7 @@ class PartitionLog:
             with suppress(OSError):  # `flush` must succeed with it, recovery can do without
                 self.write_epochs()
         if self.end_offset - self.recovery_point >= self.config.flush_messages:
-            self.flush(now_ms)
+            self._flush_appended(now_ms)
 
     def begin_epoch(self, epoch: int) -> None:
         """A leader's term begins here: whoever asks where an earlier one ended is told this."""
@@ -239,24 +224,44 @@ class PartitionLog:
         self._changed |= self.active.seal()
         self.flush(now_ms)
         self.take_snapshot()
-        fresh = Segment.create(self.disk, self.directory, base_offset, now_ms)
-        self.disk.sync_directory(self.directory)
+        fresh = self._durable_segment(base_offset, now_ms)
         self.active.close_indexes()
         if self.active.size == 0:
             self._remove([self.segments.pop()])
         self.segments.append(fresh)
         self._written_back = 0
 
+    def _durable_segment(self, base_offset: int, now_ms: int) -> Segment:
+        """None that stays without being used: the next start would take it for the log's end."""
+        fresh = Segment.create(self.disk, self.directory, base_offset, now_ms)
+        try:
+            self.disk.sync_directory(self.directory)
+        except DiskFailed:
+            raise  # nothing is appended any more
+        except OSError:
+            fresh.remove()
+            raise
+        return fresh
+
     def flush(self, now_ms: int) -> None:
         """Makes everything appended so far survive a crash of the machine."""
         try:
             if self._changed or self._epochs_stale or self.unsynced:
                 self._sync()
+        except DiskFailed:
+            raise
         except OSError as error:
             raise self._storage_error(error) from error
         self.recovery_point = self.end_offset
         self.flushed_ms = now_ms
         self._changed = False
+
+    def _flush_appended(self, now_ms: int) -> None:
+        """Who sent it cannot be told that this failed: it is in the log, and will be served."""
+        try:
+            self.flush(now_ms)
+        except Refused as error:
+            raise DiskFailed(error.why) from error
 
     def _sync(self) -> None:
         if self._epochs_stale:
@@ -277,7 +282,7 @@ class PartitionLog:
             self.unsynced = []
 
     def _storage_error(self, error: OSError) -> Refused:
-        """A disk that fails is an answer to the client, not a bug."""
+        """A disk that takes no more is an answer to the client, not a bug."""
         why = f"cannot write to {self.directory}: {error.strerror}"
         return Refused(KafkaError.KAFKA_STORAGE_ERROR, why, remedy(error))
 
@@ -320,60 +325,17 @@ class PartitionLog:
         if offset < self.log_start_offset or offset > self.end_offset:
             why = f"offset {offset} is outside [{self.log_start_offset}, {self.end_offset}]"
             raise Refused(KafkaError.OFFSET_OUT_OF_RANGE, why)
-        for segment in self._segments_from(offset):
-            found = segment.find(offset)
-            if found is None:
-                continue  # cleaning has removed the end of this segment
-            position, header = found
-            if header.base_offset >= bound:
-                return Read(None)
-            limit = segment.size
-            if bound < segment.end_offset:
-                past = segment.find(bound, position)
-                limit = past[0] if past else segment.size
-            size = max(min(max_bytes, limit - position), min(header.size, limit - position))
-            if size <= 0:
-                return Read(None)
-            piece = Slice(segment.log, position, size)
-            if not committed:
-                return Read(piece)
-            upper = min(bound, segment.offset_after_position(position + size))
-            return Read(piece, self.aborted_between(offset, max(upper, header.next_offset)))
-        return Read(None)
+        return reading.read(self.segments, offset, bound, max_bytes, committed=committed)
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in [start, end) and a marker at or after `start`."""
-        found: list[AbortedTransaction] = []
-        for segment in self._segments_from(start):
-            for entry in segment.aborted:
-                if entry.last_offset >= start and entry.first_offset < end:
-                    found.append(entry)
-                if entry.last_stable_offset >= end:
-                    return found
-        return found
+        return reading.aborted_between(self.segments, start, end)
 
     def batches(
         self, start: int, end: int | None = None
     ) -> Iterator[tuple[Segment, int, BatchHeader]]:
         """Every batch from the one that holds `start` on, with its segment and position."""
-        for segment in self._segments_from(start):
-            found = segment.find(start)
-            if found is None:
-                continue
-            for position, header in segment.headers(found[0]):
-                if end is not None and header.base_offset >= end:
-                    return
-                yield segment, position, header
-
-    def _segments_from(self, offset: int) -> Iterator[Segment]:
-        """The segment in whose range an offset is, and all after it."""
-        if offset >= self.active.base_offset:  # most of what is asked for is new
-            yield self.active
-            return
-        number = max(0, bisect_right(self.segments, offset, key=_BASE_OFFSET) - 1)
-        while number < len(self.segments):
-            yield self.segments[number]
-            number += 1
+        return reading.batches(self.segments, start, end)
 
     # ── moving the ends ──
 
@@ -401,9 +363,15 @@ class PartitionLog:
             high_watermark=self.high_watermark,
             now_ms=now_ms,
         )
-        if doomed == len(self.segments):
-            self.roll(now_ms)  # there is always an active segment
-        gone, self.segments = self.segments[:doomed], self.segments[doomed:]
+        if doomed < len(self.segments):
+            return self._drop_first(doomed)
+        # There is always an active segment. On a full disk the older ones make room for a new one.
+        gone = self._drop_first(doomed - 1)
+        self.roll(now_ms)
+        return gone + self._drop_first(1)
+
+    def _drop_first(self, count: int) -> list[Segment]:
+        gone, self.segments = self.segments[:count], self.segments[count:]
         self.revision += bool(gone)
         self._remove(gone)
         self._move_start(self.segments[0].base_offset)
@@ -426,7 +394,7 @@ class PartitionLog:
         self.revision += 1
         keep = [segment for segment in self.segments if segment.base_offset < offset]
         gone, self.segments = self.segments[len(keep) :], keep
-        self._remove(gone)
+        self._remove(gone[::-1])
         self.disk.sync_directory(self.directory)
         self.active.truncate(offset)
         self._after_truncation()
@@ -435,7 +403,7 @@ class PartitionLog:
         """Drops everything; the log is empty and begins at `start`."""
         self.revision += 1
         gone, self.segments = self.segments, []
-        self._remove(gone)
+        self._remove(gone[::-1])
         self.segments = [Segment.create(self.disk, self.directory, start, now_ms)]
         self.disk.sync_directory(self.directory)
         self.log_start_offset = start
@@ -459,7 +427,7 @@ class PartitionLog:
     def replace_segments(self, old: list[Segment], cleaned: Segment) -> None:
         """A cleaned segment, its files in place already, stands for some neighbours from now on."""
         self.revision += 1
-        at = bisect_left(self.segments, old[0].base_offset, key=_BASE_OFFSET)
+        at = bisect_left(self.segments, old[0].base_offset, key=BASE_OFFSET)
         assert self.segments[at : at + len(old)] == old
         self.segments[at : at + len(old)] = [cleaned]
 
@@ -468,9 +436,11 @@ class PartitionLog:
             return
         self.log_start_offset = offset
         if self.epochs.cut_start(offset):
+            self._epochs_stale = True  # if there is no room now, `flush` does it
             self.write_epochs()
 
     def _remove(self, segments: list[Segment]) -> None:
+        """In this order: what a power cut leaves must be a log that could have been."""
         for segment in segments:
             segment.remove()
             self.disk.remove(f"{self.directory}/{segment_file(segment.base_offset, SNAPSHOT)}")

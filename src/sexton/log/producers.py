@@ -175,8 +175,10 @@ class Producers:
         if not header.has_producer:
             return None
         if header.is_control:
-            # An emptied marker says nothing any more: Apache Kafka, too, leaves the state as it is.
-            return self._end(header, marker) if marker and marker.ends_transaction else None
+            if marker and marker.ends_transaction:
+                return self._end(header, marker)
+            self._outlived(header)
+            return None
         producer = self._enter(header)
         producer.batches.append(
             AppendedBatch(
@@ -212,6 +214,21 @@ class Producers:
         ended = EndedTransaction(producer.producer_id, first, header.last_offset, aborted)
         self._unreplicated[first] = ended
         return ended
+
+    def _outlived(self, header: BatchHeader) -> None:
+        """An emptied marker ends nothing, but its epoch still counts: it was kept for that.
+
+        Apache Kafka does not look at it, and after a restart lets in what the marker had fenced. A
+        producer of whom nothing else is left stays unknown here, too: any sequence may be next. And
+        a transaction whose marker this replica has missed keeps its epoch: in a later one it would
+        pass for a transaction that the coordinator knows of.
+        """
+        producer = self.known.get(header.producer_id)
+        if producer is None or producer.open_first_offset is not None:
+            return
+        if header.producer_epoch > producer.epoch:
+            producer.enter_epoch(header.producer_epoch)
+            producer.last_timestamp = header.max_timestamp
 
     def high_watermark_reached(self, offset: int) -> None:
         """Transactions whose marker is below the high watermark are settled for good."""

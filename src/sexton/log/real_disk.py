@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sexton.base.errors import ConfigError
+from sexton.log.disk import DiskFailed
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -59,6 +60,8 @@ class RealDisk:
         descriptor = os.open(self._prefix + path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            raise DiskFailed(error.errno, error.strerror, path) from error
         finally:
             os.close(descriptor)
 
@@ -115,11 +118,17 @@ class RealFile:
             left = left[written:]
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise DiskFailed(error.errno, error.strerror) from error
         self._size = size
 
     def sync(self) -> None:
-        os.fdatasync(self._descriptor)
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise DiskFailed(error.errno, error.strerror) from error
 
     def close(self) -> None:
         # Before it is closed: the number may soon be that of another file.

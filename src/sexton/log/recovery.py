@@ -198,19 +198,34 @@ def _recover(
             if index < len(segments) - 1:
                 segments[index].seal()
             continue
-        findings.append(fault)
+        finding, position = fault
+        findings.append(finding)
         for later in segments[index + 1 :]:
             where, why = later.path(LOG), "follows a damaged segment and was removed"
             findings.append(_finding("segment-removed", where, why, bytes=later.size))
-            later.remove()
-        del segments[index + 1 :]
+        _cut(segments, index, position)
         return
+
+
+def _cut(segments: list[Segment], index: int, position: int) -> None:
+    """Everything from a position of a segment on goes, from the end of the log to there.
+
+    If the power goes once more on the way, the next start finds the damage again and goes on: it
+    must not find a sound segment in its place and, behind a hole, others.
+    """
+    damaged = segments[index]
+    for later in reversed(segments[index + 1 :]):
+        later.remove()
+    damaged.disk.sync_directory(damaged.directory)
+    del segments[index + 1 :]
+    damaged.log.truncate(position)
+    damaged.rewrite_indexes()
 
 
 def _recover_segment(
     segment: Segment, producers: Producers, epochs: LeaderEpochs, config: LogConfig
-) -> Finding | None:
-    """Verifies every batch and indexes it; cuts the file at the first that is bad and tells why."""
+) -> tuple[Finding, int] | None:
+    """Verifies every batch and indexes it; tells where to cut, at the first that is bad."""
     segment.forget_indexes()
     end = 0
     try:
@@ -230,9 +245,8 @@ def _recover_segment(
             end = position + header.size
     except CorruptLog as error:
         lost = segment.size - end
-        segment.log.truncate(end)
-        segment.rewrite_indexes()
-        return _finding("torn-tail", error.subject, error.why, cut_at=end, bytes_dropped=lost)
+        evidence = {"cut_at": end, "bytes_dropped": lost}
+        return _finding("torn-tail", error.subject, error.why, **evidence), end
     segment.rewrite_indexes()
     return None
 

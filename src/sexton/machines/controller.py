@@ -286,8 +286,14 @@ class Controller:
         old = self.ledger.existing(event.topic, event.partition)
         _check_leader(old, event.node, event.leader_epoch)
         raised = old.removable.raised_to(Removable(event.mtro, event.mxro))
-        if raised != old.removable:
-            self.ledger.write_partition(replace(old, mtro=raised.mtro, mxro=raised.mxro))
+        # Nobody cleans above the high watermark. That it is at least here is written down, too: a
+        # lower one that comes late would void what the group relies on (`Ledger.hear`).
+        relied_on = max(event.mtro, event.mxro)
+        if raised != old.removable or relied_on > self.image.partitions[old.at].high_watermark:
+            offset = max(old.high_watermark, relied_on)
+            self.ledger.write_partition(
+                replace(old, high_watermark=offset, mtro=raised.mtro, mxro=raised.mxro)
+            )
         return RemovableKept(raised.mtro, raised.mxro)
 
     def _reassign(self, event: Reassign) -> None:

@@ -16,8 +16,9 @@ What is known of the offsets after a loss? If the partition had no leader since 
 registered, then the log it found is the log it has: all of it counts, and nothing above. Else its
 log may have moved since. The high watermark starts from zero then, as all of it may be lost; the
 leader's next heartbeat says how high it is. MTRO and MXRO stay as they are: an honest replica has
-reached them, for they are the minimum over all that were assigned. One that was away while records
-were lost once before may have relied on more: it proposes that when it leads (`Leader.start`).
+reached them, for they are the minimum over all that were assigned. One that had lost its disk has
+not: then that heartbeat lowers them (`Ledger.hear`). One that was away while records were lost once
+before may have relied on more: it proposes that when it leads (`Leader.start`).
 """
 
 from __future__ import annotations

@@ -139,11 +139,15 @@ class Guard:
             new = Watched(sight, Health(sight.topic_id))
             _, before = self.missed.pop(sight.identity, (0, new))
             new.health, new.differs_since_ms = before.health, before.differs_since_ms
+            new.outdated = before.outdated
             new.unsure_ms = before.unsure_ms if watched is None else watched.unsure_ms
             self.topics[sight.name] = watched = new
         watched.begin_round(sight, len(self.brokers))
+        moves_seen = watched.health.moves_seen
         watched.health.see(sight, self.brokers, at)
         watched.reasons = watched.health.reasons()
+        if watched.reasons or watched.health.moves_seen > moves_seen:
+            watched.outdated = self.memory.audited.get(sight.name)  # read before this look
         if watched.reasons or self.unseen:
             watched.well_since_ms, watched.well_rounds = None, 0
             return

@@ -404,8 +404,10 @@ def _keep_doubts(case: Case, entry: Entry) -> None:
     """Those that came up in the look in which all was well again: whoever audits the topic has to
     know of them, and so has the guard that comes after this one."""
     note, doubts = entry.note, _doubts_now(case, entry.note)
-    if case.config.thaw_in_doubt or {*doubts} <= {*note.doubts}:
+    if case.config.thaw_in_doubt or not doubts:
         return
+    if {*doubts} <= {*note.doubts} and not case.memory.settles(note):
+        return  # all is noted, and that no audit has settled it
     again = note.again or note.state == "planned"
     joined = _joined(note.doubts, doubts)
     _remember(case, entry, "frozen", again=again, doubts=joined, revision=note.revision + 1)
@@ -413,8 +415,10 @@ def _keep_doubts(case: Case, entry: Entry) -> None:
 
 def _has_left(case: Case, note: Note) -> bool:
     """After the audit of this cycle; an order for all time is not undone by it."""
-    cycle, _offset = case.memory.audited.get(note.topic, (0, -1))
-    return cycle == note.cycle and bool(case.watched.health.reasons())
+    audit = case.memory.audited.get(note.topic, (0, -1))
+    if audit[0] != note.cycle:
+        return False
+    return bool(case.watched.health.reasons()) or case.watched.outdated == audit
 
 
 def _joined(*several: tuple[Doubt, ...]) -> tuple[Doubt, ...]:

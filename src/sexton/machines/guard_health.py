@@ -83,6 +83,7 @@ class Health:
     # known to be in sync, or None for one that was being added and never was.
     out: dict[Place, int | None] = field(default_factory=dict)
     moved: dict[Place, None] = field(default_factory=dict)  # filled while the leader changed
+    moves_seen: int = 0  # so often, of one replica more than once maybe
     back: dict[Place, int] = field(default_factory=dict)  # since when all views say that it is
     gone: dict[Place, int] = field(default_factory=dict)  # ... that it is not assigned any more
 
@@ -109,6 +110,7 @@ class Health:
             was_filled = number == now.partition and replica != now.leader
             if was_filled and (replica in brokers or replica in now.isr):
                 self.moved[number, replica] = None
+                self.moves_seen += 1
 
     def _notice_absence(self, place: PartitionSight, at: Moment, newer: bool) -> None:
         for replica in place.replicas:

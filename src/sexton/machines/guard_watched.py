@@ -46,6 +46,9 @@ class Watched:
     not_before_ms: int = 0  # the next attempt after that
     unsure_ms: int | None = None  # when a change of ours was not answered
     altered_round: int = -1  # the round of our last change
+    # The last audit that we knew of when we saw a replica away, or one that was filled while the
+    # leader changed: it counts no more, whatever came of the note that says so.
+    outdated: tuple[int, int] | None = None  # cycle, offset
 
     def begin_round(self, sight: TopicSight, brokers: int) -> None:
         self.sight = sight

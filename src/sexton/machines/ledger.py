@@ -82,8 +82,23 @@ class Ledger:
         partition = self.image.partitions.get(at)
         if partition is None or (partition.leader, partition.leader_epoch) != (node, leader_epoch):
             return
-        if offset > max(partition.high_watermark, self.heard.get(at, 0)):
+        highest = max(partition.high_watermark, self.heard.get(at, 0))
+        if offset < highest:
+            return  # it was said before what is known
+        if leader_epoch == partition.lost_in and offset < max(partition.mtro, partition.mxro):
+            self._void_minima(at, offset)
+        if offset > highest:
             self.heard[at] = offset
+
+    def _void_minima(self, at: TopicPartition, log_end: int) -> None:
+        """After a loss a leader begins alone, and its high watermark is the end of its log.
+
+        What is known of offsets above that is about records that are lost, also if it was an empty
+        disk that nobody had heard of. Nobody could lead after this one, if it had to cover them.
+        """
+        known = self.known(at)
+        lowered = replace(known, mtro=min(known.mtro, log_end), mxro=min(known.mxro, log_end))
+        self.write_partition(lowered)
 
     def find(self, node: NodeId, found: ReplicaState) -> None:
         """A broker has this log, as long as there is nobody to fetch from."""

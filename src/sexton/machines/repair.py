@@ -132,12 +132,11 @@ Step = Lead | Move | Wait | Noted | Stop | Done
 
 def next_step(job: Job, sight: Sight) -> Step:
     """What is to be done now; `Done` when all is as it was and every wrong replica is rebuilt."""
-    strangers = {*sight.replicas} - {*job.replicas, job.helper}
-    if strangers:
+    if strangers := _strangers(job, sight):
         who = ", ".join(map(str, sorted(strangers)))
         return Stop(
             f"somebody else has assigned it to {who} meanwhile",
-            "let that finish, remove the notes of this repair, and begin again",
+            "let that finish, and run it again: then it is judged anew",
         )
     if sight.leader < 0:
         return Wait("nobody leads it")
@@ -151,6 +150,15 @@ def next_step(job: Job, sight: Sight) -> Step:
             return Move(replicas, f"broker {job.helper} holds a copy for the time of the repair")
         return Wait(f"broker {job.helper} copies", job.helper)
     return _rebuild(job, sight, job.left[0])
+
+
+def is_overtaken(job: Job, sight: Sight) -> bool:
+    """Has somebody else moved the partition, and is that over? Then the job fits no more."""
+    return bool(_strangers(job, sight)) and not sight.moving
+
+
+def _strangers(job: Job, sight: Sight) -> set[int]:
+    return {*sight.replicas} - {*job.replicas, job.helper}
 
 
 def _rebuild(job: Job, sight: Sight, node: int) -> Step:

@@ -5,12 +5,14 @@ missed a COMMIT, that turns acknowledged records into aborted ones. So first all
 how the transaction ended, and its coordinator:
 
     a replica shows its records            committed: no
-    a replica hides them, or lists it      aborted: yes, it says the same once more
+    a replica hides them, or lists it      aborted: yes, it says the same once more; but no while
+                                           its producer is at the next one here
     one has it behind it, and no trace     unknown: no, the replica that waits is to be rebuilt
     open on all, its coordinator is at it  under way: no, it will end
     open on all, nobody will end it        hanging: yes
-    the same, and it began just now        too young: no, a coordinator may hide it from us
+    the same, and it began just now        too young: no, ask again later
     a replica or coordinator is silent     not asked: no; under way if its coordinator is at it
+    a coordinator may hide it from us      not asked: no, however old it seems
 
 There is one more way to lose a marker: a leader elected without being in sync, which the others
 then followed. All replicas have the transaction open, and only the coordinator knows. If it says
@@ -37,6 +39,7 @@ Ended = Literal[
 ]  # fmt: skip
 WILL_END: tuple[Ended, ...] = ("under way", "too young", "not open")  # by itself, as far as we know
 PATIENCE = 2  # times its timeout
+_BY_FORCE = "make sure that its producer is gone, then use --force"
 UNDER_WAY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
@@ -104,9 +107,17 @@ class Ending:
 
 
 def judge_ending(
-    opened: Opened, known: Sequence[Known], coordinator: Coordinated | None, *, complete: bool
+    opened: Opened,
+    known: Sequence[Known],
+    coordinator: Coordinated | None,
+    *,
+    complete: bool,
+    hidden_by: str | None = None,
 ) -> Ending:
-    """`coordinator` None: none knows the producer; `complete`: all of them were asked."""
+    """`coordinator` None: none knows the producer; `complete`: all of them were asked.
+
+    `hidden_by`: why one may know it and not tell us, a clause.
+    """
     by_fate: dict[str, list[Known]] = {}
     for each in known:
         by_fate.setdefault(each.fate, []).append(each)
@@ -124,8 +135,10 @@ def judge_ending(
         loss = f"{records} were committed, and would be hidden on {waiting}"
         return Ending("committed", False, _told(by_fate["committed"]), loss, rebuild)
     if "aborted" in by_fate:
-        advice = f"an abort does no harm, it was aborted before; or {rebuild}"
-        return Ending("aborted", True, _told(by_fate["aborted"]), None, advice)
+        told, unsure = _told(by_fate["aborted"]), hidden_by
+        if not complete:
+            unsure = "not every broker has said which transactions it coordinates"
+        return _aborted_before(told, coordinator, unsure, waiting, rebuild)
     may_have = f"{records} may have been committed, and would be hidden on {waiting}"
     if "unknown" in by_fate:
         because = f"{_told(by_fate['unknown'])}: how it ended cannot be known"
@@ -133,8 +146,22 @@ def judge_ending(
     if "unreadable" in by_fate:
         return _silent_replica(opened, coordinator, _told(by_fate["unreadable"]), may_have)
     if coordinator is None:
-        return _unknown_producer(opened.age, complete, may_have)
+        return _unknown_producer(opened.age, complete, hidden_by, may_have)
     return _open_everywhere(opened, coordinator, may_have)
+
+
+def _aborted_before(
+    told: str, coordinator: Coordinated | None, unsure: str | None, waiting: str, rebuild: str
+) -> Ending:
+    """Who has missed the marker takes what the producer writes now for the same transaction."""
+    but = None if coordinator is not None else unsure
+    if coordinator is not None and _is_at_it(coordinator) and coordinator.state != "PrepareAbort":
+        but = f"{_coordinates(coordinator)}, and says {coordinator.state}"
+    if but is not None:
+        loss = f"what its producer writes now may be committed, and would be hidden on {waiting}"
+        return Ending("aborted", False, f"{told}; but {but}", loss, rebuild)
+    advice = f"an abort does no harm, it was aborted before; or {rebuild}"
+    return Ending("aborted", True, told, None, advice)
 
 
 def _silent_replica(
@@ -154,20 +181,27 @@ def _not_asked(because: str, may_have: str, advice: str) -> Ending:
     return Ending("not asked", False, because, may_have, advice, complete=False)
 
 
-def _unknown_producer(age: Age, complete: bool, may_have: str) -> Ending:
-    """No coordinator tells us of it; but they tell only of ids that we may DESCRIBE."""
+def _unknown_producer(age: Age, complete: bool, hidden_by: str | None, may_have: str) -> Ending:
+    """No coordinator tells us of it; but they tell only of ids that we may DESCRIBE.
+
+    Age does not make up for that: a producer that replays old events dates its records so, and one
+    whose commit was decided may wait for its marker longer than any transaction may take.
+    """
     if not complete:
         because = "not every broker has said which transactions it coordinates"
         return _not_asked(because, may_have, "ask again when all are up")
     because = "every replica has it open, and no coordinator tells us of its producer"
+    loss = f"its producer may still be at work; {may_have}"
     if age.is_over:
+        if hidden_by is not None:
+            because += f"; but {hidden_by}, and one may hide it from us"
+            advice = f"allow that and ask again, or {_BY_FORCE}"
+            return _not_asked(because, loss, advice)
         advice = "abort it: nobody else will end it"
         return Ending("hanging", True, because, None, advice)
-    loss = f"its producer may still be at work; {may_have}"
     if age.is_in_future:
         because += "; its records are dated in the future, so how old it is cannot be known"
-        advice = "make sure that its producer is gone, then use --force"
-        return Ending("unknown", False, because, loss, advice)
+        return Ending("unknown", False, because, loss, _BY_FORCE)
     because += (
         f"; it was written to less than {age.longest_ms / 60_000:g} minutes ago, the longest that "
         "one may take, and its coordinator may be hidden from us"

@@ -11,6 +11,7 @@ keeps one of each for as long as the message waits:
                             │    │    └ attempts so far
                             │    └ or `dead`: its ceiling is reached and it holds the key
                             └ format
+              main:id       the topic id of main: names are given again, ids are not
     retry-3   orders-3-17   the message, its key and time in headers
               command:...   what an operator asks for; the owner of the task deletes it when done
     dead-3    order-123     the message, what became of it in headers
@@ -38,6 +39,7 @@ Header = tuple[str, bytes | None]
 FORMAT = 1
 WAITING, DEAD = b"waiting", b"dead"
 COMMAND = b"command:"
+MAIN_ID = b"main:id"
 REASON = "sexton.retry.reason"  # a lock's header: why its message failed last
 MOST_REASON_BYTES = 500
 MOST_STACK_BYTES = 16_000  # a broker's default record limit is 1 MB, and the message needs room too

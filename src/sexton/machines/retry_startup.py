@@ -18,6 +18,10 @@ without a lock is dropped below W; at or above it we do not know, so it is repor
 Without transactions we do know: a message is settled only after its retry record is gone, and a
 lock may be missing because a predecessor that woke up late took it for stale. So it is pending, and
 `ReadKeys` asks for the business keys of such messages.
+
+All of it is about one main topic, and `orders-3-17` is another message in one that was deleted and
+made again. So lock-p says which topic it is about, from the first commit on, and whoever finds that
+it was another one does not begin (`_check_main`).
 """
 
 from __future__ import annotations
@@ -27,10 +31,11 @@ from dataclasses import field
 from random import Random
 from typing import TYPE_CHECKING, assert_never
 
+from sexton.base.errors import ConfigError
 from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.retry_commands import Orders
 from sexton.machines.retry_pending import Held, Pending
-from sexton.machines.retry_records import COMMAND, LockRecord, TaskName, Watermark
+from sexton.machines.retry_records import COMMAND, MAIN_ID, LockRecord, TaskName, Watermark
 from sexton.machines.retry_rounds import Report
 from sexton.machines.retry_settings import Settings
 from sexton.machines.retry_task import Row, Stale, Task
@@ -90,6 +95,7 @@ class Initialised:
 class Committed:
     position: int  # or where the group begins if it has never committed
     metadata: str | None
+    begins: int = 0  # main-p, as far as it was looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +130,8 @@ class StartUp:
     settings: Settings
     chance: Random
     partitions: int  # of the main topic
+    main_id: bytes = b""  # of the main topic as it is now; empty: nobody knows
+    said_id: bytes | None = None  # by the lock topic
     committed: Committed | None = None
     ends: Ends | None = None
     locks_at: int = -1
@@ -171,11 +179,12 @@ class StartUp:
             for message in last.gone_of(locks):
                 del locks[message]
             locks.update(zip(last.live, last.values(rows), strict=True))
-            self.foreign += len(last.others)
-            return
+            rows = [(int(rows.offset[row]), rows.key[row], rows.value[row]) for row in last.others]
         for _offset, key, value in rows:
             named = None if key is None else self.name.offset_of(key)
-            if named is None:
+            if key == MAIN_ID:
+                self.said_id = value
+            elif named is None:
                 self.foreign += 1
             elif value is None:
                 locks.pop(named, None)
@@ -209,6 +218,7 @@ class StartUp:
         assert self.ends is not None
         if self.locks_at < self.ends.locks or self.retries_at < self.ends.retries:
             return []
+        self._check_main()
         w, locks = self.w, self.locks
         orphans = {
             message: offset
@@ -219,6 +229,23 @@ class StartUp:
             return [ReadKeys(orphans)]
         return [Started(self._task({}))]
 
+    def _check_main(self) -> None:
+        """Is what is there about this main topic? One that left nothing behind is no trouble."""
+        assert self.committed is not None
+        if not self.said_id or not self.main_id or self.said_id == self.main_id.hex().encode():
+            return
+        waits = len(self.locks.keys() | self.retries.keys())
+        is_ours = Watermark.decode(self.committed.metadata) is not None
+        if not waits and not is_ours:
+            return
+        what = f"{waits} messages wait" if waits else f"offset {self.committed.position} is"
+        raise ConfigError(
+            str(self.name),
+            f"{what} of a topic {self.name.topic} that was deleted; another one has its name now",
+            "delete its lock and retry topics and the group's offsets, and all of the new one is "
+            "handled; or give the new one another name",
+        )
+
     @property
     def w(self) -> int:
         assert self.committed is not None
@@ -228,7 +255,17 @@ class StartUp:
     def _task(self, adopted: Mapping[int, bytes | None]) -> Task:
         assert self.committed is not None
         position, w = self.committed.position, self.w
-        stale, reports = Stale(never_committed=self.committed.metadata is None), list[Report]()
+        said = self.main_id.hex().encode()
+        stale = Stale(
+            never_committed=self.committed.metadata is None,
+            unnamed=said if said != self.said_id else b"",
+        )
+        reports = list[Report]()
+        if position < self.committed.begins:
+            count = self.committed.begins - position
+            text = f"{count} offsets from {position} on were deleted unread"
+            why = "the main topic keeps too little, unless they were all of transaction markers"
+            reports.append(Report("deleted", None, f"{text}: {why}"))
         held: dict[int, Held] = {}
         for message, value in self.locks.items():
             offset = self.retries.get(message)

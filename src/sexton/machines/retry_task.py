@@ -34,7 +34,7 @@ from sexton.base.errors import ConfigError
 from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.retry_commands import Orders, obey
 from sexton.machines.retry_pending import UNKNOWN, Held, LaneKey, Pending, lane_key
-from sexton.machines.retry_records import COMMAND, TaskName, Watermark
+from sexton.machines.retry_records import COMMAND, MAIN_ID, TaskName, Watermark
 from sexton.machines.retry_rounds import (
     Commit,
     Item,
@@ -60,9 +60,10 @@ class Stale:
     locks: list[int] = field(default_factory=list)
     retries: list[int] = field(default_factory=list)
     never_committed: bool = False  # then the first offset says how many partitions there are
+    unnamed: bytes = b""  # the topic id of main that the lock topic is to say; empty: it does
 
     def __bool__(self) -> bool:
-        return bool(self.locks or self.retries or self.never_committed)
+        return bool(self.locks or self.retries or self.never_committed or self.unnamed)
 
 
 @dataclass(slots=True, eq=False)
@@ -95,6 +96,8 @@ class Task:
         commit = self._new_commit(self.position)
         commit.lock_tombstones = [self.name.id_of(message) for message in self.stale.locks]
         commit.retry_tombstones = [self.name.id_of(message) for message in self.stale.retries]
+        if self.stale.unnamed:
+            commit.locks.append(Locked(MAIN_ID, self.stale.unnamed, ""))
         self.stale = Stale()
         self._commit = commit
         return commit

@@ -24,6 +24,7 @@ from sexton.base.partitions import TopicPartition
 from sexton.log.cleanable import PASS_FAILURES, Candidate, first_uncleanable, pass_bounds
 from sexton.log.cleaner_report import CleanerOptions
 from sexton.log.cleaner_swap import Prepared
+from sexton.log.disk import DiskFailed
 from sexton.node.messages import CleanNow, CleanNowAnswer
 from sexton.node.outside import Caller
 from sexton.node.replica import Replica
@@ -82,7 +83,13 @@ class Cleaning:
             replica = self._replicas.by_partition.get(order.left.popleft())
             if replica is None:
                 continue  # it has been removed meanwhile
-            replica.log.roll(self._site.now_ms)
+            try:
+                replica.log.roll(self._site.now_ms)
+            except DiskFailed:
+                raise
+            except PASS_FAILURES as error:  # a full disk, which is why somebody asks
+                order.failed.append((replica.partition, str(error)))
+                continue
             end = first_uncleanable(replica.log, self._site.now_ms)
             if end > replica.log.segments[0].base_offset:
                 order.under_way = replica.partition
@@ -132,6 +139,8 @@ class Cleaning:
                     replica.cleaning.succeeded(result.cleaned)
                     replica.cleaned(result.cleaned.end)
                     self._ended(replica, result.cleaned.end)
+            except DiskFailed:
+                raise
             except PASS_FAILURES as error:
                 self._failed(replica, error)
         elif isinstance(result, PASS_FAILURES):

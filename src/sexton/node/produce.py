@@ -64,10 +64,19 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class _SentAway:
-    """A first batch that the coordinator did not agree to, or not yet."""
+    """A first batch that the coordinator did not agree to, or not yet.
 
+    It comes again to whoever leads then. What another leader has taken is in the log when this one
+    leads once more: nothing of an earlier term is waited for.
+    """
+
+    term: int  # the partition's leader epoch
     epoch: int
     sequence: int
+
+    def order(self) -> tuple[int, int, int]:
+        """The one to remember of several is the highest."""
+        return self.term, self.epoch, -self.sequence
 
 
 class Produce:
@@ -150,8 +159,8 @@ class Produce:
 
         def in_turn(error: KafkaError) -> None:
             if error == KafkaError.NONE and not is_open(replica, producer_id, epoch):
-                error = self._check_first(key, header, version)
-            self._remember(key, header, error)
+                error = self._check_first(key, replica.leader_epoch, header, version)
+            self._remember(key, replica.leader_epoch, header, error)
             append(error)
 
         question = Question(
@@ -160,29 +169,28 @@ class Produce:
         )  # fmt: skip
         self._verification.ask(replica, question, in_turn)
 
-    def _check_first(self, key: _Key, header: BatchHeader, version: int) -> KafkaError:
+    def _check_first(self, key: _Key, term: int, header: BatchHeader, version: int) -> KafkaError:
         """May a transaction begin here with this batch? Not if it was sent behind another one.
 
         A log that knows the producer would notice; to one that does not, any sequence may be next.
         """
-        first = header.base_sequence
+        first, before = header.base_sequence, self._sent_away.get(key)
         if version >= IMPLICIT_ADD_VERSION:
             first = 0  # every transaction has an epoch of its own
-        elif (before := self._sent_away.get(key)) and before.epoch == header.producer_epoch:
+        elif before is not None and (before.term, before.epoch) == (term, header.producer_epoch):
             first = before.sequence
         if header.base_sequence > first:
             return KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
         return KafkaError.NONE
 
-    def _remember(self, key: _Key, header: BatchHeader, error: KafkaError) -> None:
-        """The earliest batch that was sent away, until one is not."""
+    def _remember(self, key: _Key, term: int, header: BatchHeader, error: KafkaError) -> None:
+        """The earliest batch that was sent away in a term, until one is not."""
         if error == KafkaError.NONE:
             self._sent_away.pop(key, None)
             return
-        this = _SentAway(header.producer_epoch, header.base_sequence)
+        this = _SentAway(term, header.producer_epoch, header.base_sequence)
         before = self._sent_away.pop(key, this)
-        later = (before.epoch, -before.sequence) >= (this.epoch, -this.sequence)
-        self._sent_away[key] = before if later else this
+        self._sent_away[key] = max(this, before, key=_SentAway.order)
         if len(self._sent_away) > MOST_SENT_AWAY:
             del self._sent_away[next(iter(self._sent_away))]
 

@@ -350,6 +350,8 @@ class Replica:
     def restart_empty(self) -> None:
         """Nothing in this log can be trusted to be what the group relies on: copy it anew."""
         self.state.progress = compaction.Progress()
+        if not self.coordinated:  # else the leader says what the group relies on
+            self.state.removable = compaction.Removable()
         self._keep(compaction.Persist(compaction.Progress(), self.removable, self.state.began_in))
         self.discard()
         self.register()

@@ -6,15 +6,17 @@ the watch over followers that fall behind.
 
 from __future__ import annotations
 
+import errno
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from sexton.base.errors import Refused
 from sexton.base.findings import Finding
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
+from sexton.log.disk import DiskFailed
 from sexton.machines import compaction
 from sexton.machines.controller_events import ReplicaState
 from sexton.machines.metadata import PartitionRecord
@@ -50,18 +52,16 @@ class Replicas:
         """What is on this disk, for the controller: it decides what these logs are good for."""
         states = []
         for partition, log in self._site.directory.logs.items():
-            kept = self._state(partition)
+            replica = self.by_partition.get(partition)
+            kept = self._states[partition] if replica is None else replica.state
+            progress = kept.progress if replica is None else replica.progress  # as a leader, too
             states.append(
                 ReplicaState(
                     partition.topic, partition.partition, kept.assignment, log.end_offset,
-                    kept.progress.mcco, kept.progress.mxfo,
+                    progress.mcco, progress.mxfo,
                 )
             )  # fmt: skip
         return tuple(states)
-
-    def _state(self, partition: TopicPartition) -> compaction.Follower:
-        replica = self.by_partition.get(partition)
-        return self._states[partition] if replica is None else replica.state
 
     def led(self, partition: TopicPartition) -> tuple[Replica, Leading]:
         """The replica, if this broker leads the partition; else Refused."""
@@ -209,8 +209,10 @@ class Replicas:
     def _retain(self) -> None:
         now_ms = self._site.now_ms
         for replica in self.by_partition.values():
-            replica.log.flush_if_due(now_ms)
-            replica.log.enforce_retention(now_ms)
+            with _full_disk_waits():
+                replica.log.flush_if_due(now_ms)
+            with _full_disk_waits():
+                replica.log.enforce_retention(now_ms)
             replica.log.producers.expire(now_ms, replica.log.config.producer_id_expiration_ms)
 
     def high_watermarks(self) -> tuple[tuple[str, int, int, int], ...]:
@@ -230,3 +232,22 @@ class Replicas:
     def check(self) -> None:
         for replica in self.by_partition.values():
             replica.check()
+
+
+# A full disk, a quota that is used up, no file descriptors left: none of them means lost bytes.
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+
+
+@contextmanager
+def _full_disk_waits() -> Iterator[None]:
+    """What finds no room is tried again next time: others may have something to remove."""
+    try:
+        yield
+    except DiskFailed:
+        raise
+    except Refused as error:
+        if error.error is not KafkaError.KAFKA_STORAGE_ERROR:
+            raise
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise

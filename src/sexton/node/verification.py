@@ -8,6 +8,9 @@ and whoever reads committed records would wait for one for ever. A producer that
     first batch ──▶ ask ──▶ verified ──▶ append
                      └── a marker comes in between: what was verified is over
 
+Or another broker leads in between: then the marker may have come there. What was asked in an
+earlier term is asked again.
+
 What comes while the coordinator is being asked the same question waits for its answer, and is told
 in its turn. Another epoch is another question: a zombie must not be let in on the word that its
 successor got, nor its successor be sent away on the zombie's.
@@ -66,10 +69,13 @@ class Verification:
             then(KafkaError.NONE)
             return
         asked = self._asked[key] = _Asked([then])
+        term = replica.leader_epoch
 
         def verified(error: KafkaError) -> None:
             del self._asked[key]
             told = _in_words_of_the_log(error, asked, question)
+            if told == KafkaError.NONE and replica.leader_epoch != term:
+                told = KafkaError.NOT_LEADER_OR_FOLLOWER
             for waiting in asked.waiting:
                 waiting(told)
 

@@ -34,6 +34,7 @@ from sexton.report.audit_words import (
 from sexton.report.audit_words import escaped as _e
 from sexton.report.findings import describe_counts
 from sexton.report.html_parts import head, scrolled, table, with_commands
+from sexton.report.incomplete import by_reason
 from sexton.report.quantities import duration, moment, size
 
 MOST_CARDS = 50  # findings with a picture; the rest is a table
@@ -97,7 +98,8 @@ def _not_read(page: AuditPage) -> Iterator[str]:
         return
     yield '<section class="callout"><h3>What was not looked at</h3><ul>'
     yield from (f"<li>{_e(limit)}</li>" for limit in page.limits)
-    yield from (f"<li><b>{_e(each.what)}</b>: {_e(each.why)}</li>" for each in page.incomplete)
+    parts = by_reason((each.what, each.why) for each in page.incomplete)
+    yield from (f"<li><b>{_e(what)}</b>: {_e(why)}</li>" for what, why in parts)
     yield "</ul></section>\n"
 
 

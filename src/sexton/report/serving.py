@@ -35,7 +35,8 @@ def cannot_listen(host: str, port: int, error: OSError, option: str) -> ConfigEr
     where, other_host = f"{host}:{port}", f"choose another {option.replace('port', 'host')}"
     if isinstance(error, socket.gaierror):
         return ConfigError(where, f"that name leads to no address: {_said(error)}", other_host)
-    if error.errno == errno.EADDRNOTAVAIL:
+    # Newer asyncio passes over such addresses, and fails without a number when none is left.
+    if error.errno in (errno.EADDRNOTAVAIL, None):
         return ConfigError(where, "this machine does not have that address", other_host)
     hint = f"choose another {option}, or 0 for any that is free"
     return ConfigError(where, f"cannot listen there: {_said(error)}", hint)

@@ -17,6 +17,7 @@ from sexton.audit.validation_words import MEANINGS
 from sexton.report.audit_words import escaped as _e
 from sexton.report.audit_words import many, sentence
 from sexton.report.html_parts import head, table, with_commands
+from sexton.report.incomplete import by_reason
 from sexton.report.quantities import duration, moment, size
 from sexton.report.validation_page import (
     STANDINGS,
@@ -91,7 +92,8 @@ def _not_read(page: ValidationPage) -> Iterator[str]:
         return
     yield '<section class="callout"><h3>What was not looked at</h3><ul>'
     yield from (f"<li>{_e(limit)}</li>" for limit in page.limits)
-    yield from (f"<li><b>{_e(what)}</b>: {_e(why)}</li>" for what, why in page.incomplete)
+    parts = by_reason(page.incomplete)
+    yield from (f"<li><b>{_e(what)}</b>: {_e(why)}</li>" for what, why in parts)
     yield "</ul></section>\n"
 
 

@@ -34,10 +34,14 @@ def write_table(
 
 
 def written_whole(target: Path, write: Callable[[Path], None]) -> None:
-    unfinished = target.with_name(f"{target.name}.unfinished")
+    """Where a link leads, the file there is replaced, and not the link."""
+    place = target.resolve()
+    if place.exists() and not place.is_file():
+        raise cannot_be_written(str(target), "it is no ordinary file")  # a device would be replaced
+    unfinished = place.with_name(f"{place.name}.unfinished")
     try:
         write(unfinished)
-        unfinished.replace(target)
+        unfinished.replace(place)
     except OSError as error:
         why = os.strerror(error.errno).lower() if error.errno else str(error)
         raise cannot_be_written(str(target), why) from None

@@ -13,7 +13,7 @@ say that something is left to do; the notes behind it and the locks do:
     freed         nobody has done anything about it
 
 A note comes after its letter in one partition, and Kafka deletes from the front: where a letter can
-still be read, so can the note.
+still be read, so can the note. So whoever reads the newest letters only is right about these.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Letters:
     sent: dict[int, list[str]] = field(default_factory=dict)  # by id: as which messages
     last: dict[int, Letter] = field(default_factory=dict)  # of each message
     records: dict[int, Record] = field(default_factory=dict)
+    not_read: int = 0  # at most so many older ones are there: offsets, markers among them
 
     def state(self, letter: Letter, pending: Pending) -> State:
         held = pending.held.get(letter.id)
@@ -83,13 +84,20 @@ async def read_letters(
     *,
     keep: Collection[int] = (),
     to_the_end: bool = False,
+    newest: int | None = None,
 ) -> Letters:
     """What is committed now; `to_the_end` waits for transactions that are open.
 
-    `keep` names messages whose last letter is wanted as a whole.
+    `keep` names messages whose last letter is wanted as a whole. `newest`: so many offsets at most,
+    the last ones. A letter has its whole message with it, and they are kept for a month.
     """
-    found = Letters(name)
-    async for record in _records(client, TopicPartition(names.dead, name.partition), to_the_end):
+    at = TopicPartition(names.dead, name.partition)
+    first = (await list_offsets(client, {at: EARLIEST}))[at]
+    seen = Isolation.READ_UNCOMMITTED if to_the_end else Isolation.READ_COMMITTED
+    end = (await list_offsets(client, {at: LATEST}, seen))[at]
+    start = first if newest is None else max(first, end - newest)
+    found = Letters(name, not_read=start - first)
+    async for record in _records(client, at, start, end, to_the_end):
         says = read_letter(record.headers)
         message = None if says is None else name.offset_of(says.id)
         if says is None or message is None:
@@ -109,12 +117,10 @@ async def read_letters(
 
 
 async def _records(
-    client: Client, at: TopicPartition, to_the_end: bool
+    client: Client, at: TopicPartition, start: int, end: int, to_the_end: bool
 ) -> AsyncGenerator[Record, None]:
-    start = (await list_offsets(client, {at: EARLIEST}))[at]
-    seen = Isolation.READ_UNCOMMITTED if to_the_end else Isolation.READ_COMMITTED
-    end = (await list_offsets(client, {at: LATEST}, seen))[at]
     reader = PartitionReader(client, at, patience=WAITING if to_the_end else PATIENT)
     async for chunk in reader.read(start, end, isolation=Isolation.READ_COMMITTED):
         for record in committed_columns(chunk, at).records():
-            yield record
+            if record.offset >= start:  # the first batch may begin before it
+                yield record

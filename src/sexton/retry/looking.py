@@ -28,6 +28,7 @@ from sexton.retry.starting import start_up
 from sexton.retry.topics import Names, Shape, check
 
 FEW = 1000  # messages that are quickly read
+NEWEST = 10_000  # dead letters of a partition, for whoever only wants to know how many are open
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +80,19 @@ async def look(
 
 
 async def look_with_letters(
-    client: Client, names: Names, group: str, mode: Mode = "transactional"
+    client: Client,
+    names: Names,
+    group: str,
+    mode: Mode = "transactional",
+    newest: int | None = None,
 ) -> list[tuple[Letters, Seen]]:
     """With the dead letters, which are read first: what was held then either waits still or was
-    settled, while a lock that came later would make its letter look settled."""
+    settled, while a lock that came later would make its letter look settled. `newest` is how many
+    of each partition, at most."""
     shape = await _shape(client, names)
     partitions = [TaskName(names.main, number) for number in range(shape.partitions)]
-    letters = await asyncio.gather(*(read_letters(client, names, name) for name in partitions))
+    reading = (read_letters(client, names, name, newest=newest) for name in partitions)
+    letters = await asyncio.gather(*reading)
     return list(zip(letters, await look(client, names, group, mode), strict=True))
 
 

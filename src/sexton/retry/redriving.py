@@ -154,8 +154,13 @@ class _Sender:
 
         try:
             call()
-        except KafkaException as error:
-            why = f"a message that was freed {what}: {error.args[0].str()}"
+        except (KafkaException, SystemError) as error:
+            # confluent-kafka raises a fatal error while it calls `on_delivery`, if both come in one
+            # poll; Python then says that the callback has returned with an exception set.
+            told = error.__cause__ if isinstance(error, SystemError) else error
+            if not isinstance(told, KafkaException):
+                raise
+            why = f"a message that was freed {what}: {told.args[0].str()}"
             raise PeerError(str(self._name), why, hint) from error
 
 

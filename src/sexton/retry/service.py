@@ -82,8 +82,8 @@ class Service:
         name = f"sexton-retry {config.group}"
         client = client_config({"client.id": "sexton-retry", **config.settings})
         self.background = Background(config.settings["bootstrap.servers"], client, f"{name} io")
-        self._io = TasksIo(self.background, config)
         self._rights = Rights(self.background, config)
+        self._io = TasksIo(self.background, config, self._rights.check)
         try:
             if self.beside is not None:
                 self.background.submit(self.beside.start()).result()

@@ -53,10 +53,17 @@ async def start_up(
     settings: Settings,
     partitions: int,
     reset: int = EARLIEST,
+    main_id: bytes = b"",
+    *,
+    to_run: bool = False,
 ) -> tuple[Task, int]:
-    """A task that is ready to be reaped and run, and where the tail of its retry topic begins."""
-    starting = StartUp(name, settings, Random(), partitions)
-    asking = _Asking(client, names, group, name, reset)
+    """A task that is ready to be reaped and run, and where the tail of its retry topic begins.
+
+    `to_run`: whoever only looks need not be able to. `main_id` is that of the main topic, for one
+    who runs what is in it.
+    """
+    starting = StartUp(name, settings, Random(), partitions, main_id)
+    asking = _Asking(client, names, group, name, reset, to_run)
     effects = starting.begin()
     while True:
         (effect,) = effects
@@ -84,9 +91,16 @@ def metadata_in(text: str) -> str:
 
 class _Asking:
     def __init__(
-        self, client: Client, names: Names, group: str, name: TaskName, reset: int
+        self,
+        client: Client,
+        names: Names,
+        group: str,
+        name: TaskName,
+        reset: int,
+        to_run: bool,
     ) -> None:
         self._client = client
+        self._to_run = to_run
         self._group = group
         self._reset = reset
         self._name = name
@@ -98,9 +112,31 @@ class _Asking:
     async def committed(self) -> Committed:
         found = await stable_offset(self._client, self._group, self._main, STABLE)
         if found is not None:
-            return Committed(found.offset, metadata_in(found.metadata))
-        begins = await list_offsets(self._client, {self._main: self._reset})
-        return Committed(begins[self._main], None)
+            begins = await self._has(found.offset) if self._to_run else 0
+            return Committed(found.offset, metadata_in(found.metadata), begins)
+        starts = await list_offsets(self._client, {self._main: self._reset})
+        return Committed(starts[self._main], None)
+
+    async def _has(self, position: int) -> int:
+        """Where main begins; or PeerError if it ends before the position.
+
+        What is written there now would lie in front of the position, and never be handled. A leader
+        that was replaced may say so too: then it passes, and the next start finds out.
+        """
+        first, last = await asyncio.gather(
+            list_offsets(self._client, {self._main: EARLIEST}),
+            list_offsets(self._client, {self._main: LATEST}),
+        )
+        if last[self._main] < position:
+            self._client.look_elsewhere()
+            why = (
+                f"ends at {last[self._main]}, and the group {self._group} has committed {position}"
+            )
+            hint = (
+                "was it cut by an unclean election? Stop all instances and set the group's offset"
+            )
+            raise PeerError(str(self._main), why, hint)
+        return first[self._main]
 
     async def ends(self) -> Ends:
         found = await list_offsets(self._client, {self._locks: LATEST, self._retries: LATEST})

@@ -11,14 +11,17 @@ tails       what was written to retry topics since: operators' commands; and has
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from time import monotonic
 
 from sexton.base.errors import ConfigError, PeerError, Refused, SextonError
 from sexton.base.partitions import TopicPartition
+from sexton.client.agreeing import known
 from sexton.client.listing import EARLIEST, LATEST, list_offsets
 from sexton.client.replica import Isolation
+from sexton.client.rights import DENIED
 from sexton.client.transacting import stable_offset
 from sexton.machines.retry_columns import Rows, last_of_each
 from sexton.machines.retry_records import COMMAND, TaskName, Watermark
@@ -34,12 +37,20 @@ from sexton.retry.starting import STABLE, metadata_in, start_up
 from sexton.retry.topics import Shape, check, prepare
 
 Tail = tuple[TaskName, list[Row], int]
+log = logging.getLogger("sexton.retry")
 
 
 class TasksIo:
-    def __init__(self, background: Background, config: RetryConfig) -> None:
+    def __init__(
+        self,
+        background: Background,
+        config: RetryConfig,
+        denied: Callable[[SextonError], None] = lambda _: None,
+    ) -> None:
         self._background = background
         self._config = config
+        self._denied = denied  # raises, if an ACL is missing
+        self._trouble = ""  # with the last look for commands; empty: it went well
         self._partitions = 0
         self._topic_ids: dict[str, bytes] = {}
         self._tailing: Future[list[Tail]] | None = None
@@ -89,8 +100,14 @@ class TasksIo:
         await self._check_partitions()
         return await start_up(
             client, config.names, config.group, name, config.machine, self._partitions,
-            LATEST if config.begins_at_end else EARLIEST,
+            LATEST if config.begins_at_end else EARLIEST, self._main_id,
+            to_run=True,
         )  # fmt: skip
+
+    @property
+    def _main_id(self) -> bytes:
+        """Empty: a Kafka that has no ids of topics."""
+        return self._topic_ids.get(self._config.names.main, b"")
 
     async def _check_partitions(self) -> None:
         names = self._config.names
@@ -129,10 +146,13 @@ class TasksIo:
                 return []
             tailing, self._tailing = self._tailing, None
             try:
-                return tailing.result()
+                found, self._trouble = tailing.result(), ""
+                return found
             except ConfigError:
                 raise
-            except SextonError:
+            except SextonError as error:
+                self._denied(error)  # operators would wait for ever
+                self._tell(error)
                 return []  # the next look may go better
         if monotonic() - self._tailed_s >= self._config.commands_every_s:
             self._tailed_s = monotonic()
@@ -141,14 +161,25 @@ class TasksIo:
                 self._tailing = self._background.submit(self._tails(wanted))
         return []
 
+    def _tell(self, error: SextonError) -> None:
+        """Once, however often it is met: there is a look every second."""
+        if error.subject != self._trouble:
+            self._trouble, why = error.subject, str(error)
+            log.warning("commands cannot be read: %s", why, extra={"why": why})
+
     async def _look_at_topics(self) -> None:
         """The group hears of growth after minutes, and then only of new partitions: by that time
         keys may have moved between the old ones. Of another topic with the same name it never
         hears: what is in front of the position that we had in the old one would be left out."""
         names = self._config.names
-        topics = [names.main, names.retry, names.locks]
-        found = (await self._background.client.topology(topics)).topics
+        topics, client = [names.main, names.retry, names.locks], self._background.client
+        if self._topic_ids:
+            found = (await client.topology(topics)).topics
+        else:  # what is written down for good is not taken from one broker
+            found = (await known(client, topics)).topics
         for name, topic in found.items():
+            if not any(topic.topic_id):
+                continue  # an old Kafka has none; one that is being upgraded, on some brokers only
             if self._topic_ids.setdefault(name, topic.topic_id) != topic.topic_id:
                 why = "was deleted and created again while this instance ran"
                 hint = "start all instances again; if the main topic is new, delete its lock and "
@@ -169,7 +200,9 @@ class TasksIo:
             try:
                 async for some, _ in read_to(client, at, start, end):
                     rows += _news(name, some)
-            except (PeerError, Refused):
+            except (PeerError, Refused) as error:
+                if isinstance(error, Refused) and error.error in DENIED:
+                    raise
                 continue
             found.append((name, rows, end))
         return found

@@ -26,11 +26,10 @@ from typing import TypeVar
 from sexton.base.errors import PeerError, Refused, SextonError
 from sexton.client.client import Client
 from sexton.client.connection import WRONG_PROTOCOL
-from sexton.client.retrying import Patience, Trying
+from sexton.client.retrying import NEWS_MS, Patience, Trying
 from sexton.client.topology import Topology
 
 T = TypeVar("T")
-NEWS_MS = 2_000  # metadata reaches every broker that is up within much less
 ARE_THEY_UP = "are brokers of kafka.bootstrap.servers up, and can they be reached from here?"
 REMEDY = f"{ARE_THEY_UP} To wait longer, raise kafka.default.api.timeout.ms"
 _HUNG_UP = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # in the handshake

@@ -19,11 +19,12 @@ from typing import TypeVar
 from sexton.base.errors import ConfigError, PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
+from sexton.client.agreeing import agree_on_topics
 from sexton.client.client import Client
 from sexton.client.listing import EARLIEST, LATEST, NOT_FOUND, list_offsets
 from sexton.client.replica import Isolation
 from sexton.client.retrying import until_it_works
-from sexton.client.topology import Topology
+from sexton.client.topology import PartitionPlace, Topology, may_be_same
 from sexton.spark.asking import ARE_THEY_UP, REMEDY, answer_to, with_news
 from sexton.spark.bounds import At, Bound, Edge, From
 from sexton.spark.loss import begins_later, ends_earlier
@@ -83,11 +84,15 @@ async def plan_ranges(client: Client, options: SourceOptions) -> list[OffsetRang
 
 
 async def partitions_of(
-    client: Client, options: SourceOptions, read_before: Collection[TopicPartition] = ()
+    client: Client,
+    options: SourceOptions,
+    read_before: Collection[TopicPartition] = (),
+    ids: Mapping[str, bytes] | None = None,
 ) -> tuple[Topology, list[TopicPartition]]:
     """Those that the user means, in order; what was named and is not there is an error.
 
-    What was read before is there: a broker that does not know it has old news, unless all say so.
+    What was read before, under these ids, is there: a broker that does not know it has old news,
+    unless all say so.
     """
     topics = options.topics
     assert topics is not None, "without a path there are topics"
@@ -97,12 +102,18 @@ async def partitions_of(
 
     def has_all(found: Topology) -> bool:
         return all(_is_there(found, name) for name in named) and all(
-            at.topic in found.topics and at.partition in found.topics[at.topic].partitions
+            _is_there(found, at.topic)
+            and at.partition in (topic := found.topics[at.topic]).partitions
+            and may_be_same((ids or {}).get(at.topic, topic.topic_id), topic.topic_id)
             for at in expected
         )
 
+    async def ask() -> Topology:
+        found = await client.topology(asked)
+        await _confirm(client, options, found)
+        return found
+
     what = f"metadata of {', '.join(named) or 'all topics'}"
-    ask = lambda: client.topology(asked)  # noqa: E731  mypy knows its type
     topology = await with_news(client, ask, has_all, options.patience, what)
     for name in named:
         if not _is_there(topology, name):
@@ -111,6 +122,30 @@ async def partitions_of(
     found = [at for name in sorted(names) for at in _partitions(topology, name) if topics.takes(at)]
     _all_assigned(topics, found)
     return topology, found
+
+
+async def _confirm(client: Client, options: SourceOptions, found: Topology) -> None:
+    """Do those who will answer for the partitions know the same topics, by their ids?"""
+    topics = options.topics
+    assert topics is not None
+    names = found.topics if topics.pattern is None else _matching(found, topics.pattern)
+    places = (place for name in names for place in found.topics[name].partitions.values())
+    await agree_on_topics(
+        client,
+        found,
+        (
+            (node, place.partition.topic)
+            for place in places
+            if topics.takes(place.partition)
+            for node in _read_from(place, options)
+        ),
+    )
+
+
+def _read_from(place: PartitionPlace, options: SourceOptions) -> Sequence[int]:
+    if options.replica is None:
+        return [place.leader] if place.leader >= 0 else []
+    return [node for node in place.replicas if options.replica in (EACH, node)]
 
 
 def _matching(topology: Topology, pattern: str) -> list[str]:
@@ -175,12 +210,7 @@ async def _extents(
         topic_id = topology.topic(at.topic).topic_id
         return Extent(at, topic_id, node, told.log_start, latest, str(replica), node)
 
-    asking = [
-        extent(at, node)
-        for at in chosen
-        for node in topology.place(at).replicas
-        if options.replica in (EACH, node)
-    ]
+    asking = [extent(at, node) for at in chosen for node in _read_from(topology.place(at), options)]
     if not asking and chosen:
         raise ConfigError("replica", f"broker {options.replica} has no replica of these topics")
     return list(await asyncio.gather(*asking))

@@ -17,6 +17,7 @@ not before.
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,7 +40,7 @@ from sexton.machines.retry_rounds import Commit, Failure, Item, Round
 from sexton.machines.retry_settings import Settings
 from sexton.spark.background import BackgroundLoop
 from sexton.spark.retry_handling import NOTE, RECORD, SEEN, Handler, Handling, key_text
-from sexton.spark.retry_notes import take_notes
+from sexton.spark.retry_notes import as_written, leave_out, take_notes
 from sexton.spark.retry_outputs import Taking, not_taken, refusal_in, targets_of
 from sexton.spark.retry_reading import Owned, Reading
 from sexton.spark.retry_rules import RETRY_RULES, RetryRules
@@ -62,6 +63,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _LOG = logging.getLogger(__name__)
+# Payloads of retries that the driver reads for one batch: it holds them, Spark gets them from it,
+# and what is left out is due in the next one.
+DUE_BYTES = 64 << 20
 MOST_NAMED = 3  # messages, in an error that is about some of them
 
 
@@ -159,7 +163,7 @@ class Attempt:
         taking = self._taking()
         now = now_ms()
         rounds = {number: each.task.begin(now, (), ()) for number, each in owned.items()}
-        payloads = {number: self._payloads(number, taken) for number, taken in rounds.items()}
+        payloads = self._payloads(rounds)
         due = due_rows(rounds, payloads)
         kept = handled_rows(spark, new, due, self._handling(owned, rounds, taking))
         try:
@@ -177,10 +181,23 @@ class Attempt:
         finally:
             forget(kept)
 
-    def _payloads(self, number: int, taken: Round) -> dict[int, RetryRecord]:
-        wanted = [(item.id, item.retry_offset) for item in taken.retries]
-        name = TaskName(self.pipeline.topics.main, number)
-        return self.loop.run(self._reading.payloads(name, wanted)) if wanted else {}
+    def _payloads(self, rounds: dict[int, Round]) -> dict[int, dict[int, RetryRecord]]:
+        """Of each partition an equal share of what there is room for; the rest stays due.
+
+        What operators skip is read in any case: its dead letters are written by the driver.
+        """
+        found: dict[int, dict[int, RetryRecord]] = {number: {} for number in rounds}
+        share = DUE_BYTES // max(1, sum(bool(taken.retry_lanes) for taken in rounds.values()))
+        for number, taken in rounds.items():
+            due = [item for lane in taken.retry_lanes for item in as_written(lane)]
+            for items, most_bytes in ((taken.orders.skipped, sys.maxsize), (due, share)):
+                wanted = [(item.id, item.retry_offset) for item in items]
+                if wanted:
+                    name = TaskName(self.pipeline.topics.main, number)
+                    reading = self._reading.payloads(name, wanted, most_bytes)
+                    found[number] |= self.loop.run(reading)
+            leave_out(taken, found[number])
+        return found
 
     def _handling(
         self, owned: dict[int, Owned], rounds: dict[int, Round], taking: Taking

@@ -122,7 +122,8 @@ class RetryBatches:
         if self._known is None:
             return now
         tasks = [each.task for each in self._known.owned.values()]
-        told = [due for task in tasks if (due := task.wake_at_ms(now)) is not None]
+        # Since when, if it is overdue: Trigger.AvailableNow takes what was due when it began.
+        told = [due for task in tasks if (due := task.wake_at_ms(0)) is not None]
         waits = any(len(task.pending) for task in tasks)
         return min([*told, now + (LISTEN_MS if waits else TELL_AGAIN_MS)])
 

@@ -7,7 +7,7 @@ is a round of ten messages, and of those that wait behind them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from sexton.base.errors import PeerError
@@ -15,6 +15,32 @@ from sexton.machines.retry_pending import UNKNOWN, LaneKey, lane_key
 from sexton.machines.retry_rounds import Failure, Item, Lane, Outcome, Round
 from sexton.spark.retry_handling import LEFT
 from sexton.spark.retry_reading import Owned
+
+
+def as_written(lane: Lane) -> Iterator[Item]:
+    """Its messages as far as each was written after the one before it.
+
+    Payloads are read in the order in which they were written, as many as there is room for. So the
+    first one that is read is the first of its key, and may be tried.
+    """
+    last = -1
+    for item in lane.items:
+        if item.retry_offset < last:
+            return
+        last = item.retry_offset
+        yield item
+
+
+def leave_out(taken: Round, payloads: Container[int]) -> None:
+    """Those whose payload was not read, and the later ones of their keys: they stay as they are.
+
+    A key of which nothing is left stays in the round, so that its turn comes again at its end.
+    """
+    for lane in taken.retry_lanes:
+        for place, item in enumerate(lane.items):
+            if item.id not in payloads:
+                del lane.items[place:]
+                break
 
 
 def take_notes(

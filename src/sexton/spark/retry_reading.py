@@ -12,6 +12,7 @@ one query owns every partition, so one fence is for all tasks.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
@@ -20,7 +21,7 @@ from sexton.base.errors import CorruptLog
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.listing import EARLIEST, LATEST, list_offsets
-from sexton.client.retry_reading import read_to, retry_records
+from sexton.client.retry_reading import first_retry_records, read_to
 from sexton.client.retrying import Patience
 from sexton.client.transacting import stable_offset
 from sexton.machines.retry_columns import Rows
@@ -180,12 +181,17 @@ class Reading:
     # ── payloads ──
 
     async def payloads(
-        self, name: TaskName, wanted: Iterable[tuple[int, int]]
+        self, name: TaskName, wanted: Iterable[tuple[int, int]], most_bytes: int = sys.maxsize
     ) -> dict[int, RetryRecord]:
-        """By id; `wanted` are ids and offsets. They are committed, or nobody would know of them."""
+        """By id; `wanted` are ids and offsets. They are committed, or nobody would know of them.
+
+        Of more than `most_bytes`, those that were written first (`first_retry_records`).
+        """
         at = TopicPartition(self.topics.retry, name.partition)
         offsets = {offset: message for message, offset in wanted}
-        read = await retry_records(self.client, at, offsets, self.patience)
+        read, left = await first_retry_records(self.client, at, offsets, most_bytes, self.patience)
+        for offset in left:
+            del offsets[offset]
         found = {}
         for offset, message in offsets.items():
             key, record = read.get(offset, (None, None))

@@ -81,9 +81,7 @@ def spark_session(
     minutes, `optimize` lets it compile as well as it can; our own tasks work in Python.
     """
     find_spark()
-    from pyspark.sql import SparkSession
-
-    running = SparkSession.getActiveSession()
+    running = _running()
     if running is not None:
         yield running
         return
@@ -95,6 +93,17 @@ def spark_session(
             yield session
         finally:
             _stop(session)
+
+
+def _running() -> SparkSession | None:
+    """PySpark's active one is that of a thread; another thread finds it by Spark's one context."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is None and SparkContext._active_spark_context is not None:
+        return SparkSession.builder.getOrCreate()
+    return active
 
 
 @contextmanager

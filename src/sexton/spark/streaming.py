@@ -15,9 +15,9 @@ proportion to what they hold. Partitions that appear are read from their beginni
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import (
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.listing import EARLIEST, list_offsets
-from sexton.client.topology import Topic, Topology
+from sexton.client.topology import Topic, Topology, may_be_same
 from sexton.spark.asking import with_news
 from sexton.spark.loss import DataLoss, begins_later
 from sexton.spark.options import SourceOptions
@@ -38,6 +38,7 @@ from sexton.spark.planning import edges, partitions_of, start_offsets, with_clie
 from sexton.spark.ranges import Leaders, OffsetRange, split, with_shares
 from sexton.spark.source import read
 
+T = TypeVar("T")
 _ID = "id"
 Json = dict[str, Any]
 
@@ -69,15 +70,28 @@ class Offsets:
         return found
 
 
+NOWHERE = Offsets()
+
+
 class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._target: Offsets | None = None  # with Trigger.AvailableNow: go as far as this
+        # Since it was started, whatever an earlier run has left in a checkpoint: the address may
+        # have been mistyped today.
+        self._has_met_brokers = False
+
+    def _run(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        async def meet(client: Client) -> T:
+            self._has_met_brokers = True
+            return await work(client)
+
+        return asyncio.run(with_client(self._options, meet, is_running=self._has_met_brokers))
 
     # ── where it stands ──
 
     def initialOffset(self) -> Json:  # noqa: N802
-        return asyncio.run(with_client(self._options, self._initial)).to_json()
+        return self._run(self._initial).to_json()
 
     async def _initial(self, client: Client) -> Offsets:
         topology, chosen = await partitions_of(client, self._options)
@@ -86,16 +100,15 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         begun = Offsets.from_json(start)
-        look = lambda client: self._now(client, begun.next)  # noqa: E731  mypy knows its type
-        earliest, now = asyncio.run(with_client(self._options, look, is_running=True))
+        earliest, now = self._run(lambda client: self._now(client, begun))
         target = now if self._target is None else _at_most(now, self._target, begun)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return following(begun, earliest, target, most, self._options.fail_on_data_loss).to_json()
 
     async def _now(
-        self, client: Client, read_before: Collection[TopicPartition] = ()
+        self, client: Client, begun: Offsets = NOWHERE
     ) -> tuple[dict[TopicPartition, int], Offsets]:
-        topology, chosen = await partitions_of(client, self._options, read_before)
+        topology, chosen = await partitions_of(client, self._options, begun.next, begun.ids)
         earliest, latest = await edges(client, self._options, chosen)
         return earliest, Offsets(latest, _ids(topology, chosen))
 
@@ -104,18 +117,16 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = asyncio.run(with_client(self._options, self._now))[1]
+        self._target = self._run(self._now)[1]
 
     def reportLatestOffset(self) -> Json:  # noqa: N802
-        look = with_client(self._options, self._now, is_running=True)
-        return asyncio.run(look)[1].to_json()
+        return self._run(self._now)[1].to_json()
 
     # ── what to read ──
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         begun, until = Offsets.from_json(start), Offsets.from_json(end)
-        plan = lambda client: self._ranges(client, begun, until)  # noqa: E731
-        return asyncio.run(with_client(self._options, plan, is_running=True))
+        return self._run(lambda client: self._ranges(client, begun, until))
 
     async def _ranges(self, client: Client, begun: Offsets, until: Offsets) -> list[OffsetRange]:
         options = self._options
@@ -173,7 +184,9 @@ def _ids(topology: Topology, chosen: Iterable[TopicPartition]) -> dict[str, byte
 
 def _is_other(told: Topology, planned: Offsets, at: TopicPartition) -> bool:
     topic = told.topics.get(at.topic)
-    return topic is not None and planned.ids.get(at.topic, topic.topic_id) != topic.topic_id
+    if topic is None or at.topic not in planned.ids:
+        return False
+    return not may_be_same(planned.ids[at.topic], topic.topic_id)
 
 
 def _knows(told: Topology, planned: Offsets, at: TopicPartition) -> bool:
@@ -184,7 +197,7 @@ def _knows(told: Topology, planned: Offsets, at: TopicPartition) -> bool:
 
 def _replaced(begun: Offsets, now: Offsets, at: TopicPartition) -> bool:
     both = at.topic in begun.ids and at.topic in now.ids
-    return both and begun.ids[at.topic] != now.ids[at.topic]
+    return both and not may_be_same(begun.ids[at.topic], now.ids[at.topic])
 
 
 def _remade(topic: str) -> DataLoss:

@@ -56,6 +56,11 @@ class Outputs:
         if topic is not None and partitions[topic].count == 1:
             self._one = self.by_partition[TopicPartition(topic, 0)] = Collected()
 
+    def look(self) -> None:
+        """The topic may have grown since; asked before a batch of inputs, not for every output."""
+        if self._one is not None and self._topic and self._partitions[self._topic].count > 1:
+            self._one = None
+
     def add(self, made: Any, time_ms: int) -> None:
         """An `Output` or a pair, of somebody who may not have a type checker."""
         if not isinstance(made, _KINDS) or len(made) not in _LENGTHS:

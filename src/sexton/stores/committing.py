@@ -68,7 +68,7 @@ class Committing:
             return await self._failed(error, ending, generation)
         self.last_s = time.monotonic()
         around.numbers.committed(self.last_s - began_s)
-        local.hand = dict(local.store.take())
+        local.committed()
         return Committed(asked_ms, landed.stop, await self._leader_epoch())
 
     async def _went_astray(self, wanted: int | None, offset: int) -> Elsewhere:

@@ -19,6 +19,7 @@ from typing import Any
 
 from sexton.base.errors import ConfigError, PeerError, Refused, SextonError
 from sexton.base.partitions import TopicPartition
+from sexton.client.agreeing import known
 from sexton.client.client import Client
 from sexton.client.settings import client_config
 from sexton.machines.stores_assignment import Share, TaskId
@@ -59,6 +60,7 @@ class Instance:
         self.causes: dict[TaskId, Exception | None] = {}  # of these; None: nothing was raised
         self.input_partitions: dict[str, int] = {}
         self._changelogs: dict[str, Changelog] = {}
+        self._input_ids: dict[str, bytes] = {}  # of each task
         self._failed = asyncio.Event()
         self._owned: set[TaskId] = set()  # as of our last share: what we may say we own
         self._warming: set[TaskId] = set()
@@ -91,7 +93,7 @@ class Instance:
             self._hindered,
         )
         self._telling = Telling(self._client, config.application_id, config.instance)
-        self._watch = Watch(self._client)
+        self._watch = Watch(self._client, self._around.partitions)
 
     @property
     def generation(self) -> int:
@@ -154,16 +156,17 @@ class Instance:
         topics = {
             each for task in self.tasks.values() for each in (task.input, task.output) if each
         }
-        topology = await self._client.topology(sorted(topics))
+        there = (await known(self._client, topics)).topics
         for task in self.tasks.values():
-            found = topology.topics.get(task.input)
+            found = there.get(task.input)
             if found is None:
                 hint = "make it first, with as many partitions as there is to be work in parallel"
                 raise ConfigError(task.input, "there is no such topic", hint)
             count = self.input_partitions[task.name] = len(found.partitions)
+            self._input_ids[task.name] = found.topic_id
             self._watch.input(found)
             if task.output is not None:
-                output = topology.topics.get(task.output)
+                output = there.get(task.output)
                 if output is None:
                     raise ConfigError(task.output, "there is no such topic", "make it first")
                 self._around.partitions[task.output] = Partitioner(len(output.partitions))
@@ -186,7 +189,8 @@ class Instance:
         worker = self.workers.get(id_)
         if worker is None:
             task = self.tasks[id_.task]
-            worker = Worker(id_, task, self._changelogs[id_.task], self._around)
+            input_id = self._input_ids[id_.task]
+            worker = Worker(id_, task, self._changelogs[id_.task], self._around, input_id)
             await worker.open()
             self.workers[id_] = worker
         return worker

@@ -4,9 +4,12 @@ Both hold the same keys, so a changelog is replayed by writing it down:
 
     01 <key of the store>     its value; in the changelog a tombstone deletes it
     00 position               the input position: offset of the next input, 8 bytes, big-endian
+    00 input                  the id of the topic that this is a position in, 16 bytes
     00 checkpoint             in the local store only: which changelog, and up to where
 
-Everything that is not the application's begins with 00, so a scan of the store never meets it.
+Everything that is not the application's begins with 00, so a scan of the store never meets it. The
+id of the input is a record of its own, and once in a changelog is enough: a version that knows
+nothing of it keeps it as it keeps everything, and reads positions as ever.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from sexton.machines.stores_events import Checkpoint, Lineage
 DATA: Final = b"\x01"
 AFTER_DATA: Final = b"\x02"
 POSITION: Final = b"\x00position"
+INPUT_ID: Final = b"\x00input"
 CHECKPOINT: Final = b"\x00checkpoint"
 FORMAT: Final = 1
 

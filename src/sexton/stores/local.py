@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from sexton.base.errors import CorruptLog
+from sexton.base.errors import CorruptLog, SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.machines.stores_assignment import TaskId
 from sexton.machines.stores_events import Apply, Lineage, Opened
@@ -25,6 +25,7 @@ from sexton.stores.disks import DamagedStore, Disk, MemoryDisk, RocksDisk
 from sexton.stores.fetching import now_ms
 from sexton.stores.layout import (
     CHECKPOINT,
+    INPUT_ID,
     POSITION,
     decode_checkpoint,
     decode_position,
@@ -44,11 +45,19 @@ class Cut(Exception):
     """A batch was not processed to its end, as somebody wished: it must not count as processed."""
 
 
+class InputReplaced(SextonError):
+    """The state is of another topic that had the same name; its offsets mean other records."""
+
+
 class Local:
     """Its methods block; they run in a thread, one at a time."""
 
-    def __init__(self, id_: TaskId, task: Task, around: Surroundings) -> None:
+    def __init__(
+        self, id_: TaskId, task: Task, around: Surroundings, input_id: bytes = b""
+    ) -> None:
         self.id, self.task, self._around = id_, task, around
+        self._input_id = input_id if any(input_id) else b""  # of an old Kafka all zero: it has none
+        self._says_input = False  # is that on the disk, and so in the changelog?
         self.disk: Disk = MemoryDisk()
         self.hand: dict[bytes, bytes | None] = {}
         self._maker = BatchMaker(around.config.compression)
@@ -101,7 +110,27 @@ class Local:
         if effect.input_position is not None:
             changes[POSITION] = encode_position(effect.input_position)
         self.disk.write(changes)
+        self._says_input = self._says_input or INPUT_ID in changes
         self.drop()
+
+    def check_input(self) -> None:
+        """When the disk is all that the changelog says, and before the input is read on.
+
+        A topic with the same name that is longer by now has something at that position as well.
+        """
+        found = self.disk.get(INPUT_ID)
+        self._says_input = found is not None
+        if found and self._input_id and found != self._input_id:
+            changelog = self._around.config.changelog(self.task.name)
+            why = (
+                f"{self.task.input} was deleted and made again since this state was made:"
+                " its offsets are those of other records"
+            )
+            hint = (
+                "take a new application id, or delete this application's offsets and the topic"
+                f" {changelog}, and it begins anew with no state"
+            )
+            raise InputReplaced(f"{self.task.input}-{self.id.partition}", why, hint)
 
     def drop(self) -> None:
         """A new overlay: whoever still writes to the last one writes to nothing."""
@@ -132,6 +161,7 @@ class Local:
         return held > self._around.config.most_overlay_bytes
 
     def process(self, rows: Rows, store: Store, outputs: Outputs, cut: threading.Event) -> None:
+        outputs.look()
         process, add, is_cut = self.task.process, outputs.add, cut.is_set
         key_serde, value_serde = map(serde_of, self.task.input_serdes)
         keys = self._decoded(key_serde, rows.keys, rows.offsets)
@@ -176,11 +206,19 @@ class Local:
             for at, each in self.outputs.by_partition.items()
             if each.keys
         }
-        changes = self.store.take()
-        keys: list[bytes | None] = [*changes, POSITION]
-        values = [*changes.values(), encode_position(next_input)]
+        changes, new = self.store.take(), self._new_to_the_changelog()
+        keys: list[bytes | None] = [*changes, *new, POSITION]
+        values = [*changes.values(), *new.values(), encode_position(next_input)]
         found[changelog_at] = made(keys, values, [time_ms] * len(keys))
         return found
+
+    def _new_to_the_changelog(self) -> dict[bytes, bytes]:
+        """What the first commit says beside its own: which topic positions are in."""
+        return {} if self._says_input or not self._input_id else {INPUT_ID: self._input_id}
+
+    def committed(self) -> None:
+        """Kafka has taken what `batches` made; `apply` is to write it down."""
+        self.hand = {**self.store.take(), **self._new_to_the_changelog()}
 
 
 def _decodes(serde: Serde, value: bytes | None) -> bool:

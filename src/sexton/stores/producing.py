@@ -184,7 +184,8 @@ class TaskProducer:
         for at, batch in batches.items():
             topic = topics.setdefault(at.topic, TopicProduceData(at.topic, partition_data=[]))
             topic.partition_data.append(PartitionProduceData(at.partition, batch))
-        request = ProduceRequest(self._id, _ALL, PATIENCE.timeout_ms, list(topics.values()))
+        most_ms = min(PATIENCE.timeout_ms, self._client.broker_timeout_ms)
+        request = ProduceRequest(self._id, _ALL, most_ms, list(topics.values()))
         connection = await self._client.broker(node)
         answer = await connection.ask(request, _PRODUCE[transaction.version])
         trouble: PeerError | Refused | None = None

@@ -38,6 +38,7 @@ from sexton.stores.layout import (
     AFTER_DATA,
     CHECKPOINT,
     DATA,
+    INPUT_ID,
     POSITION,
     decode_checkpoint,
     decode_position,
@@ -45,7 +46,8 @@ from sexton.stores.layout import (
 from sexton.stores.rows import Rows
 
 LOOKS = 3  # each reads what came during the one before: the last of them takes a moment
-Kind = Literal["missing", "extra", "different", "position", "foreign", "beyond"]
+Kind = Literal["missing", "extra", "different", "position", "input", "foreign", "beyond"]
+_OURS: dict[bytes, Kind] = {POSITION: "position", INPUT_ID: "input"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +239,7 @@ def _stored(disk: RocksDisk, folded: Folded) -> Iterator[tuple[bytes, bytes | No
         yield key, value
     for key in folded.below:
         if key not in seen:
-            yield key, disk.get(key)  # the input position is in no scan
+            yield key, disk.get(key)  # what is not the application's is in no scan
 
 
 def _compare(
@@ -247,20 +249,20 @@ def _compare(
     keys = unknown = 0
     found: list[Difference] = []
     for key, value in stored:
-        keys += value is not None and key != POSITION
+        keys += value is not None and key not in _OURS
         offset, logged = folded.below.get(key, (None, None))
         if offset is None and key in folded.after:
             unknown += 1
         elif value != logged:
             kind = _kind(key, value, logged)
-            shown = b"" if kind == "position" else key[len(DATA) :]
+            shown = b"" if key in _OURS else key[len(DATA) :]
             found.append(Difference(kind, shown, value, logged, offset))
     return keys, unknown, found
 
 
 def _kind(key: bytes, stored: bytes | None, logged: bytes | None) -> Kind:
-    if key == POSITION:
-        return "position"
+    if key in _OURS:
+        return _OURS[key]
     if logged is None:
         return "extra"
     return "missing" if stored is None else "different"
@@ -268,4 +270,5 @@ def _kind(key: bytes, stored: bytes | None, logged: bytes | None) -> Kind:
 
 def _key_of(found: Difference) -> bytes:
     """As it is in the changelog."""
-    return POSITION if found.kind == "position" else DATA + found.key
+    ours = {kind: key for key, kind in _OURS.items()}
+    return ours.get(found.kind, DATA + found.key)

@@ -82,7 +82,14 @@ class InputGone(SextonError):
 
 
 class Worker:
-    def __init__(self, id_: TaskId, task: Task, changelog: Changelog, around: Surroundings) -> None:
+    def __init__(
+        self,
+        id_: TaskId,
+        task: Task,
+        changelog: Changelog,
+        around: Surroundings,
+        input_id: bytes = b"",
+    ) -> None:
         self.id, self._around, self._changelog = id_, around, changelog
         config = around.config
         self._input_at = TopicPartition(task.input, id_.partition)
@@ -94,7 +101,7 @@ class Worker:
                 config.trust_local_checkpoint,
             )
         )
-        self._local = Local(id_, task, around)
+        self._local = Local(id_, task, around, input_id)
         self.calling = Calling(self._local, around)
         self._processing = Processing(
             self._input_at, self.machine, self._local, self.calling, around
@@ -388,6 +395,8 @@ class Worker:
     # ── processing ──
 
     async def _run(self, effect: Run) -> Event:
+        if effect.promoted:
+            await self._around.thread(self._local.check_input)
         if effect.promoted and self._promoting_s:
             self._promoted()
         if self._settling is not None and not self._processing.is_dirty:

@@ -76,6 +76,7 @@ class FilesReader:
                 yield self._chunk(data, first, position, stands)
             if end is not None and position >= end:
                 return
+        position = max(position, upper)  # what lies between was cleaned away
         yield self._chunk(memoryview(b""), position, position, stands)
 
     def _chunk(self, data: memoryview, first: int, after: int, stands: ReplicaOffsets) -> Chunk:

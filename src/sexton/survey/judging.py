@@ -7,12 +7,14 @@ judged.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 
 from sexton.audit.compare import (
     KeySuspicion,
     SpanSuspicion,
     in_question,
+    look_after,
     look_at,
     look_closely_at,
     ranges_differing,
@@ -66,6 +68,8 @@ async def _judged(
                 case.not_judged += 1
                 return []
             found = judge_key(suspicion, windows, replicas=len(case.plan.places))
+            if found is not None and await _is_doubtful(case, at, suspicion):
+                return []
         case SpanSuspicion():
             windows = await at.windows(first, end, (suspicion.node, *suspicion.others), focus)
             found = judge_span(suspicion, windows)
@@ -73,6 +77,25 @@ async def _judged(
             if found is None and shows_data and not _reach(windows, suspicion):
                 case.not_judged += 1
     return [] if found is None else [found]
+
+
+async def _is_doubtful(case: Case, at: Bench, suspicion: KeySuspicion) -> bool:
+    """Can a replica have forgotten even the tombstone of a key that was deleted while we read?
+
+    It is kept for `delete.retention.ms`. If our reading has taken that long, each replica is asked
+    what it was sent since its own turn; whoever has a later record of the key is not to blame.
+    """
+    if (time.monotonic() - case.again_s) * 1000 < case.plan.delete_retention_ms:
+        return False
+    for node in suspicion.entries:
+        first, end, focus = look_after(suspicion, node)
+        for window in (await at.windows(first, end, (node,), focus)).values():
+            if any(slot.key == suspicion.key for slot in window.slots):
+                return True
+            if window.end < window.last_stable:  # there is too much of it
+                case.not_judged += 1
+                return True
+    return False
 
 
 def _reach(windows: Mapping[int, LogWindow], suspicion: KeySuspicion | SpanSuspicion) -> bool:

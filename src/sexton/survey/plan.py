@@ -103,9 +103,10 @@ async def plan(client: Client, wanted: Wanted, seed: int | None = None) -> Plan:
             planned = await _planned(client, place, config, wanted, seed, silent)
         if not _is_behind(planned):
             return planned
+        before = max(each.last_stable for each in planned.stands.values())
         await asyncio.sleep(NEWS_S)
         async with gate:
-            return await _planned(client, place, config, wanted, seed, silent)
+            return await _planned(client, place, config, wanted, seed, silent, before)
 
     planned = await asyncio.gather(*map(one, sampled))
     sized = await _with_sizes(client, planned)
@@ -245,6 +246,7 @@ async def _planned(
     wanted: Wanted,
     seed: int,
     silent: Mapping[int, str],
+    stable_before: int | None = None,
 ) -> PartitionPlan:
     settings = settings_of(wanted.settings)
     places: dict[int, Place] = {
@@ -266,6 +268,7 @@ async def _planned(
         seed=seed,
         leader=place.leader,
         deletes=not compacted or "delete" in (config.get(CLEANUP_POLICY) or ""),
+        stable_before=stable_before,
     )
     return PartitionPlan(
         place.partition,
@@ -332,15 +335,22 @@ def grouped(
     seed: int,
     leader: int = -1,
     deletes: bool = True,
+    stable_before: int | None = None,
 ) -> tuple[Group, ...]:
-    """Those that keep up with each other; then each other one with one of these."""
+    """Those that keep up with each other; then each other one with one of these.
+
+    `stable_before`: how far somebody was a moment ago. Beside live writes the high watermark of a
+    follower never comes to where its leader is, but to where that was.
+    """
     if not stands:
         return ()
     furthest = max(each.last_stable for each in stands.values())
+    ended = {furthest, furthest if stable_before is None else stable_before}
     current = [
         node
         for node, each in stands.items()
-        if node in isr and not (each.last_stable < furthest <= each.high_watermark)
+        if node in isr
+        and not any(each.last_stable < known <= each.high_watermark for known in ended)
     ]
     if not current:
         current = [max(stands, key=lambda node: stands[node].last_stable)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sexton.base.errors import ConfigError, SextonError
@@ -70,7 +70,21 @@ async def _plan(
         except SextonError as error:
             unreadable.append((number, f"{error.subject}: {error.why}"))
     isr = tuple(stands)
-    groups = grouped(partition, compacted, isr, stands, start=0, seed=seed)
+    groups = grouped(partition, compacted, _current(stands), stands, start=0, seed=seed)
     return PartitionPlan(
         partition, compacted, 0, -1, isr, places, stands, groups, tuple(unreadable)
     )
+
+
+def _current(stands: Mapping[int, ReplicaOffsets]) -> list[int]:
+    """Those that no open transaction keeps below where others are.
+
+    Copies are made one after the other, and nobody can look again whether it has ended since: one
+    whose transaction never does would keep all others from being compared any further.
+    """
+    furthest = max((each.last_stable for each in stands.values()), default=0)
+    return [
+        node
+        for node, each in stands.items()
+        if each.last_stable >= min(furthest, each.high_watermark)
+    ]

@@ -53,6 +53,7 @@ class Case:
     findings: list[AuditFinding] = field(default_factory=list)
     unread: dict[int, str] = field(default_factory=dict)  # node, why
     not_judged: int = 0  # what differs, or may, and was not looked at one by one
+    again_s: float = 0.0  # by a clock that never goes back: when keys were begun to be read
 
     def __post_init__(self) -> None:
         self.unread.update(self.plan.unreadable)

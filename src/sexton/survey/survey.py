@@ -185,6 +185,8 @@ class _Audit:
                     self._journal.note(result)
 
     def _second(self, cases: list[Case]) -> None:
+        for case in cases:
+            case.again_s = time.monotonic()
         stands = finish(self._look(cases))
         wanted = [
             (case, at, task)

@@ -24,7 +24,7 @@ from sexton.base.errors import PeerError, Refused, SextonError
 from sexton.base.kafka_errors import KafkaError
 from sexton.client.connection import NoAnswer
 from sexton.client.replica import Chunk
-from sexton.client.retrying import Patience, Trying
+from sexton.client.retrying import Patience, Trying, until_it_works
 from sexton.survey.places import Place, Reader, aborted_of, open_place
 
 PATIENCE = Patience(timeout_ms=15_000)  # with a broker that is away
@@ -47,7 +47,7 @@ class FoldTask:
 @dataclass(frozen=True, slots=True)
 class Failed:
     why: str
-    silent: bool = False  # nobody answered: later somebody may
+    silent: bool = False  # nobody answered, or not all yet: later somebody may
 
 
 Result = ReplicaFacts | BucketEntries | Failed
@@ -67,12 +67,27 @@ async def carry_out(task: FoldTask) -> Result:
         return Failed(f"{task.place}: does not answer", silent=True)
     try:
         async with open_place(task.place, task.scope.partition, max_bytes_per_s=limit) as reader:
-            return await _fold(task, reader)
+            found = await _fold(task, reader)
+            return _too_short(task, found) or found
     except SextonError as error:
         silent = isinstance(error, NoAnswer)
         if silent:
             _given_up[task.place] = time.monotonic()
         return Failed(f"{error.subject}: {error.why}", silent)
+
+
+def _too_short(task: FoldTask, found: ReplicaFacts | BucketEntries) -> Failed | None:
+    """Did its log end before the offset to which it is to be compared, and had come before?
+
+    Nobody compares it then, so it must not be said to agree. A follower that was killed begins with
+    a high watermark that is some seconds old, and is well a moment later; a log that was cut by an
+    unclean election is not. What is damaged is told as that.
+    """
+    facts = found.facts if isinstance(found, BucketEntries) else found
+    if facts.read_to >= task.scope.end or facts.damage:
+        return None
+    why = f"ends at offset {facts.read_to}, and was known to reach {task.scope.end}"
+    return Failed(f"{task.place}: {why}", silent=True)
 
 
 async def _fold(task: FoldTask, reader: Reader) -> ReplicaFacts | BucketEntries:
@@ -83,7 +98,7 @@ async def _fold(task: FoldTask, reader: Reader) -> ReplicaFacts | BucketEntries:
         except Refused as error:
             if error.error is not KafkaError.OFFSET_OUT_OF_RANGE:
                 raise
-            log_start = (await reader.offsets()).log_start
+            log_start = (await until_it_works(reader.offsets, PATIENCE)).log_start
             if log_start <= start:
                 raise
             start = log_start
@@ -106,7 +121,7 @@ async def _fold_from(start: int, task: FoldTask, reader: Reader) -> ReplicaFacts
             read_to = chunk.next_offset
         if not fold.again():
             break
-    stands = await reader.offsets()
+    stands = await until_it_works(reader.offsets, PATIENCE)
     offsets = {
         "log_start": stands.log_start,
         "last_stable": stands.last_stable,
@@ -116,7 +131,8 @@ async def _fold_from(start: int, task: FoldTask, reader: Reader) -> ReplicaFacts
     }
     if task.buckets is not None:
         return fold.entries(task.place.node, **offsets)
-    return fold.facts(task.place.node, **offsets, open=await reader.open_transactions())
+    opened = await until_it_works(reader.open_transactions, PATIENCE)
+    return fold.facts(task.place.node, **offsets, open=opened)
 
 
 async def _steadily(reader: Reader, start: int) -> AsyncIterator[Chunk]:

@@ -6,11 +6,15 @@ an election takes, and is named then as one that was not read.
 
 Where each record of a source has to be in the output, the end of the source comes first: what is
 written while we ask must not be in the source alone.
+
+Which topic it is, is not believed of one broker: it may not have heard yet that the topic was made
+again. The leaders have to agree (`client.agreeing`); and that it is another topic than the one that
+a stream has begun with, all brokers have to say for a while.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sexton.audit.checks import MOST_KEYS
@@ -24,17 +28,20 @@ from sexton.base.errors import (
 )
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
+from sexton.client.agreeing import agree_on_topics
 from sexton.client.client import Client
 from sexton.client.configs import topic_configs
 from sexton.client.listing import EARLIEST, LATEST, NOT_FOUND, list_offsets
+from sexton.client.reading import NO_ID, TopicReplaced
 from sexton.client.replica import Isolation
-from sexton.client.retrying import Patience, until_it_works
-from sexton.client.topology import Topology
+from sexton.client.retrying import NEWS_MS, Patience, Trying, until_it_works
+from sexton.client.topology import Topology, may_be_same
 from sexton.survey.places import settings_of
 from sexton.survey.plan import CLEANUP_POLICY
 from sexton.survey.validating_tasks import Stretch, Where
 
 _ELECTION = Patience(timeout_ms=15_000)  # longer than a broker's session: by then one is elected
+_NEWS = Patience(unknown_topic_ms=NEWS_MS)
 AT_ONCE = Patience(timeout_ms=0)  # whoever has mistyped an address wants to hear of it
 
 
@@ -74,17 +81,19 @@ async def planned(
     given_up: Container[TopicPartition] = (),
     begun: Container[TopicPartition] = (),
     patience: Patience = AT_ONCE,
+    topic_id: bytes = NO_ID,
 ) -> Planned:
     """`given_up` had no leader before: if they have none still, nobody waits for an election.
 
-    For those that were `begun`, `since_ms` says nothing any more. A cluster that nobody reaches is
-    waited for with `patience`.
+    For those that were `begun`, `since_ms` says nothing any more; `topic_id` is of the topic that
+    they are of. A cluster that nobody reaches is waited for with `patience`.
     """
     rules = asked.rules
     unread: dict[TopicPartition, str] = {}
     async with asked.where().client() as client:
         names = [asked.topic, *([rules.source] if rules.source else [])]
         topology = await _topology(client, names, patience)
+        topology = await _agreed(client, topology, asked, topic_id)
         source: tuple[Stretch, ...] = ()
         if rules.complete:  # first: what is written meanwhile must not be in the source alone
             source = await _source(client, topology, asked, unread)
@@ -126,6 +135,36 @@ async def _topology(client: Client, names: Sequence[str], patience: Patience) ->
         if error.error is KafkaError.UNKNOWN_TOPIC_OR_PARTITION:
             raise no_such_topic(*unknown) from None
         raise
+
+
+async def _agreed(client: Client, found: Topology, asked: Asked, topic_id: bytes) -> Topology:
+    """The same if its leaders know these topics by their ids, else what they come to agree on.
+
+    If that is another topic than the one of `topic_id`, everybody says so.
+    """
+    names, trying = list(found.topics), Trying(_NEWS)
+    try:
+        while True:
+            try:
+                await agree_on_topics(client, found, _leaders(found, asked))
+                if may_be_same(topic_id, found.topic(asked.topic).topic_id):
+                    return found
+                raise TopicReplaced(asked.topic)
+            except (PeerError, Refused) as error:
+                await trying.pause(error)
+            client.look_elsewhere()
+            found = await _topology(client, names, _NEWS)
+    except TopicReplaced:
+        return found
+
+
+def _leaders(topology: Topology, asked: Asked) -> Iterator[tuple[int, str]]:
+    """Of what is read: each with the topic that it leads a part of."""
+    for topic in topology.topics.values():
+        chosen = asked.partitions if topic.name == asked.topic else ()
+        for number, place in topic.partitions.items():
+            if place.leader >= 0 and (not chosen or number in chosen):
+                yield place.leader, topic.name
 
 
 async def cautions(asked: Asked) -> list[str]:

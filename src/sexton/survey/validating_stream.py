@@ -21,7 +21,9 @@ from sexton.audit.validating import Validating
 from sexton.audit.validation import PartitionFacts, Rules, Sighting
 from sexton.base.errors import ConfigError, SextonError
 from sexton.base.partitions import TopicPartition
+from sexton.client.reading import NO_ID
 from sexton.client.retrying import PATIENT
+from sexton.client.topology import may_be_same
 from sexton.survey.runner import side_by_side
 from sexton.survey.survey import finish
 from sexton.survey.validating import Validation
@@ -177,11 +179,11 @@ class Following:
         # `since` says where a partition begins: of those that have begun that was long ago.
         begun = self._checkpoint.kept
         patience = AT_ONCE if self._cluster_id is None else PATIENT
-        plan = finish(planned(self._asked, self._unread, begun, patience))
+        plan = finish(planned(self._asked, self._unread, begun, patience, self._topic_id))
         if any(self._is_short(each) for each in plan.stretches):
             # A leader that was just elected may not know yet how far all have got.
             time.sleep(LOOK_AGAIN_S)
-            plan = finish(planned(self._asked, self._unread, begun, patience))
+            plan = finish(planned(self._asked, self._unread, begun, patience, self._topic_id))
         self._cluster_id, self._unread = plan.cluster_id, dict(plan.unread)
         limits = len(self._checkpoint.limits)
         tasks = [task for each in plan.stretches if (task := self._task(each)) is not None]
@@ -258,11 +260,16 @@ class Following:
             self._checkpoint.limits.append(sentence)
 
     def _same_topic(self, stretch: Stretch) -> None:
-        told = stretch.topic_id.hex()
-        if self._checkpoint.topic_id not in ("", told):
+        if not may_be_same(self._topic_id, stretch.topic_id):
             why = "was deleted and made again: the checkpoint is of the topic before"
             raise ConfigError(stretch.partition.topic, why, "begin anew with another checkpoint")
-        self._checkpoint.topic_id = told
+        if stretch.topic_id != NO_ID:
+            self._checkpoint.topic_id = stretch.topic_id.hex()
+
+    @property
+    def _topic_id(self) -> bytes:
+        """Of the topic that the checkpoint is of, as far as that is known."""
+        return bytes.fromhex(self._checkpoint.topic_id) or NO_ID
 
     def validation(self) -> Validation:
         facts = tuple(kept.facts for _at, kept in sorted(self._checkpoint.kept.items()))

@@ -46,7 +46,13 @@ class KafkaAdmin:
             return set()
 
     def topics(self) -> set[str]:
-        return set(self._client().list_topics(timeout=REQUEST_TIMEOUT_S).topics)
+        def ask() -> tuple[set[str]] | None:
+            try:
+                return (set(self._client().list_topics(timeout=REQUEST_TIMEOUT_S).topics),)
+            except _kafka_exception():
+                return None
+
+        return until(ask, "the topics")[0]
 
     def partition(self, partition: TopicPartition) -> PartitionState | None:
         """Who leads and who follows, or None while nobody has heard of the partition."""
@@ -78,7 +84,7 @@ class KafkaAdmin:
         else:
             count, where = len(assignment), {"replica_assignment": [list(r) for r in assignment]}
         new = new_topic(topic, num_partitions=count, config=spelled, **where)
-        self._ask(lambda client: client.create_topics([new]))
+        self._ask(lambda client: client.create_topics([new]), done="TOPIC_ALREADY_EXISTS")
         self._await_leaders(topic, count)
 
     def _await_leaders(self, topic: str, count: int) -> None:
@@ -91,7 +97,7 @@ class KafkaAdmin:
             self.await_partition(TopicPartition(topic, number), lambda state: state.leader >= 0)
 
     def delete_topic(self, topic: str) -> None:
-        self._ask(lambda client: client.delete_topics([topic]))
+        self._ask(lambda client: client.delete_topics([topic]), done="UNKNOWN_TOPIC_OR_PART")
         until(lambda: topic not in self.topics(), f"topic {topic} gone")
 
     def alter_topic(self, topic: str, configs: Mapping[str, object | None]) -> None:
@@ -170,13 +176,14 @@ class KafkaAdmin:
         }
         return _client_library("confluent_kafka.admin").AdminClient(settings)
 
-    def _ask(self, question: Callable[[Any], Mapping[Any, Any]]) -> Any:
+    def _ask(self, question: Callable[[Any], Mapping[Any, Any]], done: str = "") -> Any:
         """The result of the only future in an answer of confluent-kafka.
 
         A cluster that has just lost a node may send us to it, or to a controller that is none any
-        more; such errors are asked again, with a new client, until it has settled.
+        more; such errors are asked again, with a new client, until it has settled. A change whose
+        answer was lost may have been made all the same: asked again, Kafka refuses it with `done`.
         """
-        last = "no answer"
+        last = ""
 
         def attempt() -> tuple[Any] | None:
             nonlocal last
@@ -185,6 +192,8 @@ class KafkaAdmin:
             try:
                 return (future.result(REQUEST_TIMEOUT_S * 2),)
             except _kafka_exception() as error:
+                if last and error.args[0].name() == done:
+                    return (None,)
                 last = str(error)
                 if not _passes(error.args[0]):
                     raise PeerError("Kafka", last) from error
@@ -242,8 +251,12 @@ def _kafka_exception() -> type[Exception]:
 
 
 def _passes(error: Any) -> bool:
-    """Is this an error that a cluster shows while it settles?"""
-    return bool(error.retriable()) or error.name() in {"_TRANSPORT", "_TIMED_OUT", "NOT_CONTROLLER"}
+    """Is this an error that a cluster shows while it settles?
+
+    librdkafka lets go of a broker that the latest metadata do not name, with what was asked of it.
+    """
+    settling = {"_TRANSPORT", "_TIMED_OUT", "_DESTROY_BROKER", "NOT_CONTROLLER"}
+    return bool(error.retriable()) or error.name() in settling
 
 
 def _client_library(module: str) -> Any:

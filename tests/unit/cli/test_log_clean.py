@@ -135,3 +135,17 @@ def test_the_data_of_a_running_sexton_up_is_refused(tmp_path: Path, run_sexton: 
     assert _bytes(partition) == before
     home.leave()
     assert run_sexton("log", "clean", str(partition)).code == 0
+
+
+def test_a_log_of_which_nothing_may_be_cleaned_says_why(
+    tmp_path: Path, partition: Path, run_sexton: RunSexton
+) -> None:
+    last = max(partition.glob("*.log"))
+    alone = tmp_path / "alone-0"
+    alone.mkdir()
+    shutil.copy(last, alone)
+    result = run_sexton("log", "clean", "--dry-run", partition, alone)
+    assert result.code == 0
+    why = "nothing may be cleaned: it is all in the last segment, or after an open transaction"
+    assert f"\nalone-0: {why}, or above the high watermark\n" in result.stdout
+    assert "orders-0: nothing may be" not in result.stdout

@@ -325,3 +325,14 @@ def test_offsets_the_wrong_way_round_are_refused(run_sexton: RunSexton) -> None:
     result = run_sexton("log", "dump", path, "--from-offset", "5", "--to-offset", "3")
     assert result.code == 2
     assert "--to-offset" in result.stderr
+
+
+def test_a_dump_of_nothing_says_so(copy_of: Path, run_sexton: RunSexton) -> None:
+    for arguments, said in (
+        (["--key", "nobody"], "There is no such record.\n"),
+        (["--batches", "--from-offset", "9999"], "There is no such batch.\n"),
+    ):
+        result = run_sexton("log", "dump", copy_of, *arguments)
+        assert result.code == 0 and result.stdout.endswith(said)
+    assert "There is" not in run_sexton("log", "dump", copy_of).stdout
+    assert run_sexton("log", "dump", copy_of, "--key", "nobody", "--format", "tsv").stdout == ""

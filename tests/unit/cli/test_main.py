@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import pytest
@@ -11,6 +13,7 @@ import typer
 
 from sexton.base.errors import ConfigError, CorruptLog
 from sexton.cli import registry
+from sexton.cli.failures import MAY_NOT, NO_ROOM, failure_of
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
 from sexton.cli.registry import Entry, Group
@@ -195,3 +198,27 @@ registry.COMMANDS = (registry.Entry("count", "Count."),)
 sys.argv = ["sexton", "count"]
 main.run()
 """
+
+
+@pytest.mark.parametrize("chosen", ["table", "json", "jsonl", "tsv"])
+def test_a_full_disk_is_said_in_two_lines(chosen: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "sexton.cli.main", "sim", "faults", "--format", chosen],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60,
+        )  # fmt: skip
+    assert result.returncode == 1
+    assert result.stderr == f"error: output: no space left on device\nhint: {NO_ROOM}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "x"), MAY_NOT),
+        (OSError(errno.ENOSPC, "No space left on device", "x"), NO_ROOM),
+        (OSError(errno.ELOOP, "Too many levels of symbolic links", "x"), None),
+    ],
+)
+def test_what_the_operating_system_refuses_has_a_remedy(error: OSError, hint: str | None) -> None:
+    failure = failure_of(error)
+    assert (failure.kind, failure.subject, failure.hint) == ("os-error", "x", hint)

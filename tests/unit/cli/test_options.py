@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sexton.base.errors import ConfigError
-from sexton.cli.options import client_settings, must_be_writable
+from sexton.cli.options import client_settings, must_be_a_directory, must_be_writable
 
 
 def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
@@ -56,3 +56,32 @@ def test_what_cannot_be_written_is_said_before_the_work(
     protected.add(report)
     with pytest.raises(ConfigError, match="may not be written"):
         must_be_writable(report)
+
+
+def test_a_report_does_not_take_the_place_of_a_device(tmp_path: Path) -> None:
+    """A file is written beside its name, then renamed: that would end /dev/null for all."""
+    with pytest.raises(ConfigError, match="is no ordinary file"):
+        must_be_writable(Path("/dev/null"))
+    pipe, alias = tmp_path / "pipe", tmp_path / "stdout"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match="is no ordinary file"):
+        must_be_writable(pipe)
+    with (tmp_path / "redirected").open("wb") as file:
+        alias.symlink_to(f"/proc/self/fd/{file.fileno()}")  # as /dev/stdout is
+        with pytest.raises(ConfigError, match="is no ordinary file"):
+            must_be_writable(alias)
+    linked = tmp_path / "latest.html"
+    linked.symlink_to(tmp_path / "redirected")
+    must_be_writable(linked)
+
+
+def test_a_file_where_a_directory_is_wanted_is_named(tmp_path: Path) -> None:
+    taken = tmp_path / "notes.txt"
+    taken.touch()
+    must_be_a_directory(None, "--data")
+    must_be_a_directory(tmp_path, "--data")
+    must_be_a_directory(tmp_path / "new" / "too", "--data")
+    for path, why in ((taken, "is a file"), (taken / "below" / "it", f"{taken} is a file")):
+        with pytest.raises(ConfigError) as error:
+            must_be_a_directory(path, "--data")
+        assert (error.value.subject, error.value.why) == (f"--data {path}", why)

@@ -151,3 +151,12 @@ def test_brokers_that_have_data_are_not_left_out(
     (tmp_path / "data/broker-3").mkdir(parents=True)
     error = refused(run_sexton, asked, "--brokers", 2).json["error"]
     assert error["why"] == "holds the data of 3 brokers, and 2 cannot serve it"
+
+
+def test_a_file_is_no_data_directory(
+    run_sexton: RunSexton, asked: list[Any], tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").touch()
+    result = refused(run_sexton, asked, "--data", tmp_path / "notes.txt")
+    assert "notes.txt: is a file\nhint: name a directory" in result.stderr
+    assert "Errno" not in result.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,3 +72,11 @@ def test_what_cannot_be_meant_is_said_by_the_option_that_is_wrong(
 ) -> None:
     with pytest.raises(ConfigError, match=why):
         asked(monkeypatch, **options).asked()
+
+
+def test_a_checkpoint_that_is_a_file_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "counts").touch()
+    with pytest.raises(ConfigError, match="is a file"):
+        asked(monkeypatch, checkpoint=str(tmp_path / "counts"))

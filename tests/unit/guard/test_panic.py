@@ -1,4 +1,4 @@
-"""The panic button says which topics it does not reach, and of which it does not know."""
+"""The panic button: what it does not reach is said, and what it sets is set back."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ from sexton.base.kafka_errors import KafkaError
 from sexton.cli.guard_panic import _tell
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
-from sexton.client.config_changes import DescribedOptions, OptionValue
-from sexton.guard import panic
+from sexton.client.client import Client
+from sexton.client.config_changes import DescribedOptions, OptionValue, alter, described
+from sexton.guard import agreed_options, panic
+from sexton.guard.agreed_options import agreed
+from sexton.guard.memory import MemoryTopic
 from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG, Lags
+from sexton.testing.embedded import EmbeddedCluster
 
 COMPACTED = {
     "cleanup.policy": OptionValue("compact", None),
@@ -55,3 +59,41 @@ def test_who_panics_hears_that_it_is_not_the_whole_answer() -> None:
     out = Output("guard panic", Format.jsonl, io.StringIO(), stderr)
     _tell(out, panic.Panicked(True, Lags(), {}, {"secret": "not allowed"}))
     assert out.exit_code == 3 and "options of secret: not allowed" in stderr.getvalue()
+
+
+# ── a broker that has not heard of the panic yet ──
+
+
+@pytest.mark.parametrize("previous", [None, "5000"])
+def test_what_was_frozen_does_not_stay_so_because_one_broker_has_old_news(
+    previous: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows the default as it was before: neither is there nothing to set back, nor is what it
+    shows at the next panic what was there before."""
+    left = 0
+
+    async def described_late(client, place, names, node=None):  # type: ignore[no-untyped-def]
+        nonlocal left
+        found = await described(client, place, names, node)
+        if place == panic.EVERYWHERE and node in (None, 1) and left:
+            left -= 1
+            return {}
+        return found
+
+    async def run(servers: str) -> tuple[str | None, str | None]:
+        nonlocal left
+        async with Client(servers) as client:
+            memory = MemoryTopic(client)
+            if previous is not None:
+                await alter(client, panic.EVERYWHERE, [(panic.DEFAULT_MIN, previous)])
+            left = 2
+            await panic.begin(client, memory)
+            left = 2
+            noted = (await panic.end(client, memory)).previous.min
+            found = await agreed(client, panic.EVERYWHERE, [panic.DEFAULT_MIN])
+            return noted, found[panic.DEFAULT_MIN].own if found else None
+
+    monkeypatch.setattr(agreed_options, "described", described_late)
+    with EmbeddedCluster(brokers=3) as cluster:
+        assert asyncio.run(run(cluster.bootstrap_servers)) == (previous, previous)
+    assert not left, "it was asked, and behind"

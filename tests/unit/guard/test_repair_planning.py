@@ -7,15 +7,18 @@ from typing import Any
 import pytest
 
 from sexton.base.errors import ConfigError
-from sexton.guard.repair_planning import judged_of_report
+from sexton.guard.repair_planning import DAY_MS, judged_of_report
 
 HERE = "ours"
+NOW_MS = 1_800_000_000_000
 
 
-def report(unread: str, cluster_id: str | None = HERE) -> dict[str, Any]:
+def report(
+    unread: str, cluster_id: str | None = HERE, started_ms: int | None = NOW_MS - DAY_MS
+) -> dict[str, Any]:
     return {
         "command": "audit",
-        "summary": {"cluster_id": cluster_id},
+        "summary": {"cluster_id": cluster_id, "started_ms": started_ms},
         "findings": [],
         "incomplete": [{"subject": unread, "why": "it is gone"}],
     }
@@ -27,7 +30,7 @@ def report(unread: str, cluster_id: str | None = HERE) -> dict[str, Any]:
 )
 def test_what_could_not_be_read_of_the_topic_stops_its_repair(subject: str) -> None:
     with pytest.raises(ConfigError, match="could not read"):
-        judged_of_report(report(subject), "orders", HERE)
+        judged_of_report(report(subject), "orders", HERE, NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +38,7 @@ def test_what_could_not_be_read_of_the_topic_stops_its_repair(subject: str) -> N
     ["orders-eu-0 on broker 2", "orders-eu-0", "eu-orders-0", "the topic orders-eu", "broker 3"],
 )
 def test_another_topic_is_none_of_its_business(subject: str) -> None:
-    assert judged_of_report(report(subject), "orders", HERE) == []
+    assert judged_of_report(report(subject), "orders", HERE, NOW_MS) == []
 
 
 @pytest.mark.parametrize(("of", "why"), [("another", "of the cluster another"), (None, "copies")])
@@ -44,4 +47,12 @@ def test_a_report_of_another_cluster_or_of_copies_names_other_brokers(
 ) -> None:
     """Whose numbers may be brokers here as well: right ones would be rebuilt from wrong ones."""
     with pytest.raises(ConfigError, match=why):
-        judged_of_report(report("broker 3", of), "orders", HERE)
+        judged_of_report(report("broker 3", of), "orders", HERE, NOW_MS)
+
+
+@pytest.mark.parametrize("started_ms", [NOW_MS - DAY_MS - 1, None])
+def test_a_report_of_another_day_tells_of_other_copies(started_ms: int | None) -> None:
+    """A replica that it calls right may have been filled from a wrong one since."""
+    old = report("broker 3", HERE, started_ms)
+    with pytest.raises(ConfigError, match="more than a day old"):
+        judged_of_report(old, "orders", HERE, NOW_MS)

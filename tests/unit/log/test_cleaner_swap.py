@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 import threading
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 from sexton.log.cleaner import CleanerOptions, Pass, Prepared, begin, clean
 from sexton.log.cleaner_bounds import Bounds
 from sexton.log.config import LogConfig
-from sexton.log.disk import Disk
+from sexton.log.disk import Disk, DiskFailed
 from sexton.log.indexes import parse_aborted
 from sexton.log.memory_disk import MemoryDisk
 from sexton.log.names import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
@@ -275,6 +276,26 @@ def test_a_transaction_index_does_not_outlive_its_log() -> None:
     after = reopened(disk.crash(Random(1)), log)
     assert after.segments[0].aborted == []
     assert lines(after) == ["1 @7 abort (until 3000)", "2 @7 b=1", "3 @7 commit", "4 a=2"]
+
+
+class FailsRemoving(MemoryDisk):
+    armed = False
+
+    def remove(self, path: str) -> None:
+        if self.armed and path.endswith(".log"):
+            raise OSError(errno.EIO, "input/output error")
+        super().remove(path)
+
+
+def test_nobody_goes_on_with_a_log_whose_segments_were_half_swapped() -> None:
+    """The cleaned segment counts after the next start, whatever the log has become until then."""
+    disk = FailsRemoving()
+    log = dirty_log(disk)
+    made = prepared(log)
+    disk.armed = True
+    with pytest.raises(DiskFailed):
+        made.swap(2000)
+    assert any(name.endswith(".log.swap") for name in disk.names("t-0"))
 
 
 def test_a_full_disk_is_told_and_leaves_nothing_behind() -> None:

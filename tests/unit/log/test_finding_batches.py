@@ -8,6 +8,7 @@ from sexton.base.errors import CorruptLog
 from sexton.log.config import LogConfig
 from sexton.log.memory_disk import MemoryDisk
 from sexton.log.partition import PartitionLog
+from sexton.log.reading import segments_from
 from sexton.log.recovery import open_log
 from tests.log_text import Writer, at_offset
 
@@ -41,8 +42,8 @@ def test_offsets_lead_to_their_segments() -> None:
     assert len(log.segments) > 30
     for offset in range(log.end_offset):
         plain = [s for s in log.segments if s.base_offset <= offset][-1:]
-        assert next(log._segments_from(offset)) is plain[0]
-    assert list(log._segments_from(0)) == log.segments
+        assert next(segments_from(log.segments, offset)) is plain[0]
+    assert list(segments_from(log.segments, 0)) == log.segments
 
 
 @pytest.mark.parametrize(

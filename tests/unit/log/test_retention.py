@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from sexton.base.errors import Refused
+from sexton.log.checkpoints import pack_epochs
 from sexton.log.cleaner import CleanerOptions, clean
 from sexton.log.cleaner_bounds import Bounds
 from sexton.log.config import LogConfig
@@ -97,3 +101,33 @@ def test_a_segment_is_not_old_because_its_time_index_is_lost() -> None:
         log.disk, "t-0", config, now_ms=LONG_AFTER_MS, clean=True, high_watermark=3
     ).log
     assert opened.enforce_retention(LONG_AFTER_MS) == []
+
+
+def test_on_a_full_disk_old_segments_make_room_for_the_new_one() -> None:
+    log = cleaned_log()
+    assert isinstance(log.disk, MemoryDisk)
+    segments = len(log.segments)
+    log.append_as_leader(Writer(timestamp=WRITTEN_MS).batch("d=1"), 0, WRITTEN_MS)
+    log.advance_high_watermark(log.end_offset)
+    log.disk.room_bytes = 0
+    with suppress(OSError, Refused):
+        log.enforce_retention(LONG_AFTER_MS)
+    assert len(log.segments) < segments
+    log.check()
+
+
+def test_epochs_that_went_on_a_full_disk_are_gone_once_there_is_room() -> None:
+    """Where a term began that the log does not hold any more is nobody's to be told."""
+    log = cleaned_log()
+    assert isinstance(log.disk, MemoryDisk)
+    for epoch in (1, 2):
+        batch = Writer(timestamp=WRITTEN_MS).batch("d=1")
+        log.append_as_leader(batch, epoch, WRITTEN_MS)
+        log.roll(WRITTEN_MS)
+    log.advance_high_watermark(log.end_offset)
+    log.disk.room_bytes = 0
+    with suppress(OSError, Refused):
+        log.enforce_retention(LONG_AFTER_MS)
+    log.disk.room_bytes = None
+    log.flush(LONG_AFTER_MS)
+    assert log.disk.read("t-0/leader-epoch-checkpoint") == pack_epochs(log.epochs.entries)

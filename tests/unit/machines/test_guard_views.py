@@ -14,7 +14,7 @@ from sexton.machines.guard_health import (
     PartitionSight,
     TopicSight,
 )
-from sexton.machines.guard_notes import Doubt, Lags, Note, State, encode
+from sexton.machines.guard_notes import Audited, Doubt, Lags, Note, State, encode
 from sexton.machines.guard_views import NEVER, Views
 from tests.unit.machines.guard_world import CONFIG
 from tests.unit.machines.test_guard import in_force, let_pass, quiet_world
@@ -133,3 +133,59 @@ def test_a_doubt_that_comes_up_when_all_is_well_again_is_noted(state: State) -> 
     assert (kept.saying.state, kept.saying.again) == ("frozen", state == "planned")
     guard.handle(Recalled(3_000, ((1, *encode(kept.saying)),)))
     assert not [each for each in guard.handle(Decide(3_000)) if isinstance(each, Remember)]
+
+
+BACK = replace(AWAY, partitions=(PartitionSight(0, 1, 0, (1, 2, 3), (1, 2, 3)),))
+ELSEWHERE = replace(AWAY, partitions=(PartitionSight(0, 2, 1, (1, 2, 3), (1, 2, 3)),))
+AUDITED = encode(Audited("t", 1))
+
+
+def notes_of(guard: Guard, now_ms: int) -> list[Note]:
+    said = [each.saying for each in guard.handle(Decide(now_ms)) if isinstance(each, Remember)]
+    return [each for each in said if isinstance(each, Note)]
+
+
+@pytest.mark.parametrize(
+    ("sights", "audited_after", "in_doubt"),
+    [
+        # One broker has seen it back, the audit is noted, and then the leader is another one: it
+        # may have left again, and been filled while that came to be.
+        ((AWAY, AWAY, BACK, ELSEWHERE), 3, True),
+        # It has left since the audit, and that it did could not be noted: then it was back.
+        ((AWAY, AWAY, BACK, BACK, AWAY, ELSEWHERE), 4, True),
+        # The control: all of that was before the audit.
+        ((AWAY, AWAY, BACK, ELSEWHERE), 4, False),
+        ((AWAY, AWAY, BACK, BACK, ELSEWHERE), 3, False),
+    ],
+)
+def test_an_audit_does_not_hide_what_was_seen_after_it(
+    sights: tuple[TopicSight, ...], audited_after: int, in_doubt: bool
+) -> None:
+    guard = Guard("guard", CONFIG)
+    note = Note("t", 1, "guard", "frozen", "id", Lags("5"), False, since_ms=0, at_ms=0)
+    guard.handle(Recalled(1_000, ((0, *encode(note)),)))
+    for second, sight in enumerate(sights, 1):
+        guard.handle(Seen(second * 1_000, frozenset({1, 2, 3}), {"t": sight}, "ab"[second % 2]))
+        if second == audited_after:
+            guard.handle(Recalled(second * 1_000, ((1, *AUDITED),)))
+    now_ms = len(sights) * 1_000
+    noted = notes_of(guard, now_ms)
+    assert [each.doubts for each in noted] == [(Doubt(0, 3, LEADER_CHANGED),)] * in_doubt
+    if in_doubt:
+        guard.handle(Recalled(now_ms, ((2, *encode(noted[0])),)))
+        assert not guard.memory.settles(noted[0]), "whoever comes next knows that it counts no more"
+        guard.handle(Recalled(now_ms, ((3, *AUDITED),)))
+        assert guard.memory.settles(noted[0]), "another audit settles it"
+        assert not notes_of(guard, now_ms)
+
+
+def test_doubts_that_an_audit_has_settled_stay_in_doubt_if_its_replica_left_again_unnoted() -> None:
+    """The note that it left was lost with the round; a guard that comes next must know of it."""
+    guard = Guard("guard", CONFIG)
+    doubts = (Doubt(0, 3, LEADER_CHANGED),)
+    note = Note("t", 1, "guard", "frozen", "id", Lags("5"), False, 0, 0, doubts=doubts)
+    guard.handle(Recalled(1_000, ((0, *encode(note)), (1, *AUDITED))))
+    for second, sight in enumerate((BACK, BACK, AWAY, BACK, BACK, BACK), 1):
+        guard.handle(Seen(second * 1_000, frozenset({1, 2, 3}), {"t": sight}, "ab"[second % 2]))
+    (kept,) = notes_of(guard, 6_000)
+    assert kept.doubts == doubts and kept.unwell == 2

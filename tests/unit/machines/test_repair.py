@@ -18,6 +18,7 @@ from sexton.machines.repair import (
     Sight,
     Stop,
     Wait,
+    is_overtaken,
     next_step,
     plan_job,
     planned_steps,
@@ -280,8 +281,12 @@ def test_without_waiting_for_the_deletion_the_wrong_log_stays(
 
 def test_a_stranger_among_the_replicas_stops_it() -> None:
     job = Job(AT, (1, 2, 3), (3,), (1, 2), 2)
-    step = next_step(job, sight((1, 2, 3, 4), brokers=(1, 2, 3, 4)))
-    assert isinstance(step, Stop)
+    seen = sight((1, 2, 3, 4), brokers=(1, 2, 3, 4))
+    assert isinstance(next_step(job, seen), Stop)
+    assert is_overtaken(job, seen)
+    assert not is_overtaken(job, replace(seen, moving=True)), "nobody knows yet where to"
+    assert not is_overtaken(replace(job, helper=4), seen), "it is there to help"
+    assert not is_overtaken(job, sight((1, 2))), "its own step, half done"
 
 
 def test_a_replica_that_its_broker_still_holds_is_not_given_back() -> None:

@@ -48,6 +48,41 @@ def test_other_replicas_know(fates: tuple[Fate, ...], ended: str, may_abort: boo
 
 
 @pytest.mark.parametrize(
+    ("said", "may_abort"),
+    [
+        (coordinator("Ongoing"), False),
+        (coordinator("PrepareCommit"), False),
+        (coordinator("PrepareAbort"), True),  # it is about to say the same
+        (coordinator("Ongoing", has_partition=False), True),  # at work, but not here
+        (coordinator("CompleteCommit"), True),
+        (None, True),
+    ],
+)
+def test_what_was_aborted_is_not_aborted_once_more_under_the_next_one(
+    said: Coordinated | None, may_abort: bool
+) -> None:
+    """A leader that has missed the marker takes what its producer writes now for the same one."""
+    ending = judge_ending(opened(), known("open", "aborted"), said, complete=True)
+    assert (ending.ended, ending.may_abort) == ("aborted", may_abort)
+    assert bool(ending.loss) is not may_abort
+    assert "sexton repair orders:3" in ending.advice
+
+
+@pytest.mark.parametrize(
+    ("complete", "hidden_by"),
+    [(False, None), (True, "we may not look"), (False, "we may not look")],
+)
+def test_nor_while_nobody_can_say_whether_there_is_a_next_one(
+    complete: bool, hidden_by: str | None
+) -> None:
+    ending = judge_ending(
+        opened(), known("open", "aborted"), None, complete=complete, hidden_by=hidden_by
+    )
+    assert (ending.ended, ending.may_abort) == ("aborted", False)
+    assert ending.loss and "sexton repair orders:3" in ending.advice
+
+
+@pytest.mark.parametrize(
     ("said", "ended", "may_abort"),
     [
         (None, "hanging", True),
@@ -109,10 +144,22 @@ def test_silence_of_a_coordinator_is_no_answer() -> None:
 def test_an_unknown_producer_may_be_one_that_we_may_not_see(
     last_ms: int, ended: str, may_abort: bool
 ) -> None:
-    """Coordinators tell of transactional ids that we may DESCRIBE, so only age can tell."""
+    """Where none can hide it, it is waited for all the same, as long as one may take."""
     ending = judge_ending(opened(last_ms), known("open", "open", "open"), None, complete=True)
     assert (ending.ended, ending.may_abort) == (ended, may_abort)
     assert may_abort or ending.loss
+
+
+@pytest.mark.parametrize(
+    ("last_ms", "ended"), [(NOW - 16 * MINUTE, "not asked"), (0, "not asked"), (NOW, "too young")]
+)
+def test_age_does_not_make_up_for_a_coordinator_that_may_hide_it(last_ms: int, ended: str) -> None:
+    """Records carry the time that their producer gives them."""
+    ending = judge_ending(
+        opened(last_ms), known("open", "open"), None, complete=True, hidden_by="we may not look"
+    )
+    assert (ending.ended, ending.may_abort) == (ended, False)
+    assert ending.loss and (ended == "too young" or "we may not look" in ending.because)
 
 
 def test_what_waits_is_rebuilt_by_a_command_that_one_can_copy() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from sexton.base.errors import ConfigError, CorruptLog
 from sexton.machines.retry_columns import Rows
-from sexton.machines.retry_records import COMMAND, Command, command_record
+from sexton.machines.retry_records import COMMAND, MAIN_ID, Command, command_record
 from sexton.machines.retry_startup import (
     Committed,
     Ends,
@@ -26,7 +26,7 @@ from sexton.machines.retry_startup import (
     Started,
     StartUp,
 )
-from sexton.machines.retry_task import Task
+from sexton.machines.retry_task import Row, Task
 from sexton.records.columns import Spans
 from tests.unit.machines.test_retry_task import (
     DONE,
@@ -335,3 +335,36 @@ def test_a_storm_is_a_few_dozen_transactions() -> None:
         rounds += 1
     assert len(failed) == 10_000
     assert rounds <= 40
+
+
+# ── another main topic with the same name ──
+
+
+def of_main(main_id: bytes, locks: list[Row], metadata: str | None = None) -> Task:
+    startup = StartUp(NAME, settings(), Random(0), 1, main_id)
+    for event in (Committed(0, metadata), Ends(len(locks), 0), LocksRead(locks, len(locks))):
+        startup.handle(event)
+    (started,) = startup.handle(RetriesRead([], 0))
+    assert isinstance(started, Started)
+    return started.task
+
+
+def test_the_lock_topic_says_once_which_main_topic_it_is_about() -> None:
+    commit = of_main(b"\x01\xff", [], "sexton.retry 1 W=0 of=1").reap()
+    assert commit is not None and commit.locks == [(MAIN_ID, b"01ff", "")]
+    again = of_main(b"\x01\xff", [(0, MAIN_ID, b"01ff")], "sexton.retry 1 W=0 of=1")
+    assert again.reap() is None and codes(again) == []
+
+
+def test_what_is_of_another_topic_is_not_taken_for_this_ones() -> None:
+    said = (0, MAIN_ID, b"01ff")
+    with pytest.raises(ConfigError, match=f"{NAME}: offset 0 is of a topic {NAME.topic} that was"):
+        of_main(b"\x02", [said], "sexton.retry 1 W=0 of=1")
+    with pytest.raises(ConfigError, match=f"{NAME}: 1 messages wait of a topic"):
+        of_main(b"\x02", [said, lock(3)])
+
+
+@pytest.mark.parametrize("metadata", [None, ""], ids=["no offset", "one that somebody has set"])
+def test_a_topic_that_left_nothing_behind_is_no_trouble(metadata: str | None) -> None:
+    commit = of_main(b"\x02", [(0, MAIN_ID, b"01ff")], metadata).reap()
+    assert commit is not None and commit.locks == [(MAIN_ID, b"02", "")]

@@ -11,7 +11,14 @@ from sexton.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
+from sexton.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from sexton.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from sexton.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from sexton.protocol.messages.end_txn import EndTxnRequest
 from sexton.protocol.messages.find_coordinator import FindCoordinatorRequest
 from sexton.protocol.messages.init_producer_id import InitProducerIdRequest
 from sexton.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -77,6 +84,22 @@ class Producer:
         (topic,) = answer.results_by_topic_v3_and_below
         assert topic.results_by_partition[0].partition_error_code == KafkaError.NONE
 
+    def commit(self) -> None:
+        request = EndTxnRequest(self.name, self.producer_id, self.epoch, committed=True)
+        assert self.cluster.ask(request, 3, self.coordinator).error_code == KafkaError.NONE
+        self.cluster.wait(1000)
+
+    def move_to(self, node: int) -> None:
+        """All stay in the ISR."""
+        order = sorted((1, 2, 3), key=lambda each: each != node)
+        moved = ReassignableTopic(self.name, [ReassignablePartition(0, order)])
+        self.cluster.ask(AlterPartitionReassignmentsRequest(5_000, topics=[moved]), 0)
+        self.cluster.wait(1000)
+        self.cluster.ask(ElectLeadersRequest(0, [TopicPartitions(self.name, [0])]), 2)
+        self.cluster.wait(1000)
+        assert self.cluster.image.partitions[TopicPartition(self.name, 0)].leader == node
+        self.leader = node
+
 
 def test_a_topic_that_nobody_has_is_named_by_what_it_was_asked_for(cluster: SmallCluster) -> None:
     batch = few_batch([(b"k", b"v")], cluster.world.now_ms)
@@ -127,6 +150,20 @@ def test_what_was_sent_behind_a_batch_does_not_overtake_it(cluster: SmallCluster
     producer.add_partition()
     assert producer.produce(9, sequence=1) == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert producer.produce(9, sequence=0) == KafkaError.NONE
+    assert producer.produce(9, sequence=1) == KafkaError.NONE
+
+
+def test_what_another_leader_has_taken_meanwhile_is_not_waited_for(cluster: SmallCluster) -> None:
+    """Who was sent away goes to the new leader, and may come back when this one leads again."""
+    producer = Producer(cluster, "moving")
+    first = producer.leader
+    assert producer.produce(9, sequence=0) == KafkaError.INVALID_TXN_STATE
+    producer.add_partition()
+    producer.move_to(first % 3 + 1)
+    assert producer.produce(9, sequence=0) == KafkaError.NONE
+    producer.commit()
+    producer.move_to(first)
+    producer.add_partition()
     assert producer.produce(9, sequence=1) == KafkaError.NONE
 
 

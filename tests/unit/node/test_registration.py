@@ -1,4 +1,4 @@
-"""A broker that is about to be stopped, and what the others know when it may be."""
+"""A broker that is about to be stopped; who has to know before it may be, and what it registers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import uuid
 import pytest
 
 from sexton.base.partitions import TopicPartition
+from sexton.log.config import LogConfig
 from sexton.log.names import METADATA
 from sexton.machines import controller as admin
-from sexton.node.messages import LeaveCluster, LeaveClusterAnswer
+from sexton.node.messages import CleanNow, LeaveCluster, LeaveClusterAnswer
 from sexton.node.outside import CONTROLLER, Halt
 from sexton.sim.clients import Sequence, batch_of, produce_request, produced
 from tests.unit.node.small_cluster import CLIENT, SmallCluster
@@ -20,7 +21,7 @@ SECOND_MS = 1_000
 
 @pytest.fixture
 def cluster() -> SmallCluster:
-    cluster = SmallCluster()
+    cluster = SmallCluster(3, LogConfig(cleanup_policy="compact"))
     create = admin.CreateTopic(None, AT.topic, uuid.UUID(int=7).hex, assignment=((1, 2, 3),))
     cluster.world.send(CLIENT, CONTROLLER, create, lambda _: None, SECOND_MS, 0)
     cluster.wait(5 * SECOND_MS)
@@ -107,3 +108,14 @@ def test_a_broker_that_cannot_follow_the_controller_does_not_go_on_as_before(
     disk.memory.flip(path, len(disk.read(path)) - 1, 7)
     with pytest.raises(Halt, match=r"to where the controller wants it: .*partition.metadata"):
         cluster.kill(3)  # broker 1 is told of another ISR
+
+
+def test_what_it_has_cleaned_as_a_leader_is_registered(cluster: SmallCluster) -> None:
+    """Or the last one in sync that has to register again would be taken for an old disk."""
+    produce = produce_request(AT, batch_of([(b"k", b"v")], Sequence(), cluster.world.now_ms), None)
+    cluster.world.longest_job_ms = 100
+    for request, version in ((produce, 9), (CleanNow((AT,)), 0)):
+        cluster.world.send(CLIENT, 1, request, lambda _: None, SECOND_MS, version)
+        cluster.wait(2 * SECOND_MS)
+    (found,) = cluster.broker(1).replicas.found()
+    assert (found.log_end, found.mcco, found.mxfo) == (1, 1, 1)

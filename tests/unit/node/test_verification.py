@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from sexton.base.kafka_errors import KafkaError
@@ -77,3 +79,18 @@ def test_a_marker_ends_whatever_its_producer_is_being_asked_about(replica: Repli
     coordinator.answer(ZOMBIE, KafkaError.NONE)
     coordinator.answer(SUCCESSOR, KafkaError.NONE)
     assert [error for _, error in coordinator.heard] == [KafkaError.INVALID_TXN_STATE] * 2
+
+
+def test_a_word_from_an_earlier_term_counts_for_nothing(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another broker led meanwhile, and may have written the marker that ended the transaction."""
+    coordinator = Coordinator(replica)
+    coordinator.ask(SUCCESSOR)
+    later = dataclasses.replace(replica.record, leader_epoch=replica.leader_epoch + 2)
+    monkeypatch.setattr(replica, "record", later)
+    coordinator.answer(SUCCESSOR, KafkaError.NONE)
+    assert coordinator.heard == [(1, KafkaError.NOT_LEADER_OR_FOLLOWER)]
+    coordinator.ask(SUCCESSOR)
+    coordinator.answer(SUCCESSOR, KafkaError.NONE)
+    assert coordinator.heard[1:] == [(1, KafkaError.NONE)]

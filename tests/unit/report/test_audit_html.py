@@ -176,6 +176,20 @@ def test_what_was_not_read_is_on_the_page() -> None:
     assert "What was not looked at" not in Reader(html_page(CLEAN)).text
 
 
+def test_a_reason_that_many_replicas_share_is_told_once() -> None:
+    down = "broker 3: is not up"
+    unread = [
+        Unread(f"orders-{number} on broker 3", down, TopicPartition("orders", number))
+        for number in range(1_205)
+    ]
+    other = Unread("users-0 on broker 2", "broker 2: no answer", TopicPartition("users", 0))
+    text = Reader(html_page(replace(CLEAN, incomplete=(*unread, other)))).text
+    first = ", ".join(each.what for each in unread[:3])
+    assert f"{first} and 1,202 more: broker 3: is not up" in " ".join(text.split())
+    assert "orders-3 on broker 3" not in text
+    assert "users-0 on broker 2: no answer" in text
+
+
 def test_a_page_is_small() -> None:
     assert len(html_page(CLEAN)) < 25_000
     assert len(html_page(PAGE)) < 150_000

@@ -116,6 +116,13 @@ def test_a_promise_is_kept_if_something_was_judged_by_it() -> None:
     assert told.standing == "unread"
 
 
+def test_a_reason_that_many_partitions_share_is_told_once() -> None:
+    parts = tuple((f"counts-{number}", "broker 3: is not up") for number in range(9))
+    told = html_page(page(incomplete=parts))
+    assert "<li><b>counts-0, counts-1, counts-2 and 6 more</b>: broker 3: is not up</li>" in told
+    assert "counts-3" not in told
+
+
 def test_what_was_found_goes_before_what_could_not_be_read() -> None:
     told = page(FALL, incomplete=(("counts-3", "gone"),))
     assert told.standing == "broken"

@@ -11,6 +11,7 @@ from typing import ClassVar, cast
 import pytest
 
 from sexton.audit.facts import BUCKETS, OpenTransaction, ReplicaFacts, Scope
+from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.replica import ReplicaOffsets
@@ -88,3 +89,28 @@ def test_each_partition_by_itself(order: tuple[TopicPartition, ...]) -> None:
     asyncio.run(opened.judge_opened(cast("Client", None), cases))
     found = {case.plan.partition: [each.code for each in case.findings] for case in cases}
     assert found == {LEFT: [], RIGHT: ["hanging-transaction"]}
+
+
+# ── the leader alone knows for sure that it has not ended ──
+
+
+class Away(StillOpen):
+    async def offsets(self) -> ReplicaOffsets:
+        raise PeerError("broker 1", "closed the connection")
+
+
+@pytest.mark.usefixtures("coordinator")
+@pytest.mark.parametrize("leader_answers", [True, False])
+def test_a_follower_that_lags_does_not_say_that_nobody_will_end_it(
+    leader_answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its coordinator has ended it since the first look, which the leader would know."""
+    readers = {1: StillOpen() if leader_answers else Away(), 2: StillOpen()}
+    monkeypatch.setattr(TwoReaders, "readers", readers)
+    case = case_of(RIGHT)
+    asyncio.run(opened.judge_opened(cast("Client", None), [case]))
+    codes = [each.code for each in case.findings]
+    if leader_answers:
+        assert codes == ["hanging-transaction"] and case.unread == {}
+    else:
+        assert codes == [] and case.unread == {1: "broker 1: closed the connection"}

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
+
+import pytest
 
 from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.replica import ReplicaOffsets
-from sexton.survey.plan import Group, _offset_of, grouped
+from sexton.client.topology import PartitionPlace, Topic, Topology
+from sexton.survey import plan as plan_module
+from sexton.survey.plan import Group, PartitionPlan, Wanted, _offset_of, grouped, plan
 
 AT = TopicPartition("orders", 0)
 
@@ -119,3 +124,57 @@ def test_one_that_has_nothing_since_then_does_not_widen_it() -> None:
 def test_one_that_cannot_say_is_named_and_the_others_are_compared() -> None:
     assert since({1: 70, 2: None}, *BOTH) == (70, {2: "broker: is away"})
     assert since({1: None, 2: None}, *BOTH)[1].keys() == {1, 2}
+
+
+# ── a moment later ──
+
+
+def planned(
+    monkeypatch: pytest.MonkeyPatch, *looks: dict[int, ReplicaOffsets]
+) -> list[tuple[tuple[int, ...], int, int]]:
+    """The groups of a partition whose replicas stand so, at one look after the other."""
+    left = list(looks)
+    place = PartitionPlace(AT, 1, 0, (1, 2, 3), (1, 2, 3), ())
+    topology = Topology("c", 1, {}, {AT.topic: Topic(AT.topic, bytes(16), False, {0: place})})
+
+    class Asks:
+        async def topology(self, *_: object) -> Topology:
+            return topology
+
+    async def configs(*_: object) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+        return {AT.topic: {"cleanup.policy": "compact"}}, {}
+
+    async def look(*_: object) -> tuple[dict[int, ReplicaOffsets], tuple[()]]:
+        return left.pop(0), ()
+
+    async def silent(*_: object) -> dict[int, str]:
+        return {}
+
+    async def sizes(_client: object, plans: Sequence[PartitionPlan]) -> list[PartitionPlan]:
+        return list(plans)
+
+    told_by = {"_configs": configs, "look": look, "_silent": silent, "_with_sizes": sizes}
+    for name, tells in told_by.items():
+        monkeypatch.setattr(plan_module, name, tells)
+    monkeypatch.setattr(plan_module, "NEWS_S", 0.0)
+    wanted = Wanted("nowhere:1", topics=(AT.topic,))
+    (found,) = asyncio.run(plan(cast("Client", Asks()), wanted, seed=1)).partitions
+    assert not left
+    return told(list(found.groups))
+
+
+def test_a_pinned_one_does_not_hold_others_back_beside_live_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its high watermark is always a little behind that of its leader."""
+    first = stands((1, 0, 90, 90), (2, 0, 88, 88), (3, 0, 5, 85))
+    then = stands((1, 0, 120, 120), (2, 0, 118, 118), (3, 0, 5, 115))
+    assert planned(monkeypatch, first, then) == [((1, 2), 0, 118), ((1, 3), 0, 5)]
+
+
+def test_one_that_waits_for_a_transaction_which_ended_meanwhile_is_not_taken_for_pinned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = stands((1, 0, 90, 90), (2, 0, 88, 88), (3, 0, 5, 85))
+    then = stands((1, 0, 120, 120), (2, 0, 118, 118), (3, 0, 112, 115))
+    assert planned(monkeypatch, first, then) == [((1, 2, 3), 0, 112)]

@@ -1,0 +1,67 @@
+"""Where the main topic does not have the position of its group: nothing is left out in silence."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from sexton.base.partitions import TopicPartition as Place
+from sexton.retry import Message, OrderedRetry
+from sexton.testing import EmbeddedCluster
+from sexton.testing.waiting import until
+from tests.retry.harness import PATIENCE_S, send
+from tests.stores.harness import delete_before
+
+
+def _commit(servers: str, offset: int) -> None:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "g"})
+    said = f"sexton.retry 1 W={offset} of=1"
+    consumer.commit(offsets=[TopicPartition("orders", 0, offset, said)], asynchronous=False)
+    consumer.close()
+
+
+def _service(servers: str, handled: list[bytes]) -> OrderedRetry:
+    def handle(message: Message) -> None:
+        handled.append(message.value)
+
+    return OrderedRetry(handle, topic="orders", group="g", bootstrap_servers=servers)
+
+
+def test_a_topic_that_ends_before_the_position_is_not_read(
+    kafka: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An unclean election has cut it, say: what is written now lies in front of the position."""
+    servers, handled = kafka.bootstrap_servers, list[bytes]()
+    kafka.create_topic("orders", 1)
+    send(servers, "orders", 1, range(3))
+    _commit(servers, 5)
+    with _service(servers, handled) as retry:
+        until(
+            lambda: "orders-0: ends at 3, and the group g has committed 5" in caplog.text,
+            "told",
+            PATIENCE_S,
+        )
+        assert [each.ready for each in retry.standings] == [False]
+        send(servers, "orders", 1, range(3, 4))
+    assert not handled
+    _commit(servers, 3)  # as an operator does who has looked
+    with _service(servers, handled):
+        until(lambda: handled, "it is handled", PATIENCE_S)
+    assert handled == [b"0:3"]
+
+
+def test_what_was_deleted_before_it_was_handled_is_told(
+    kafka: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    servers, handled = kafka.bootstrap_servers, list[bytes]()
+    kafka.create_topic("orders", 1)
+    send(servers, "orders", 1, range(5))
+    _commit(servers, 1)
+    delete_before(servers, Place("orders", 0), 3)
+    with caplog.at_level(logging.WARNING), _service(servers, handled) as retry:
+        until(lambda: len(handled) == 2, "the rest is handled", PATIENCE_S)
+        assert retry.count("reports", code="deleted") == 1
+    assert handled == [b"0:3", b"0:4"]
+    assert "orders-0: deleted: 2 offsets from 1 on were deleted unread" in caplog.text
