@@ -32,7 +32,10 @@ from sexton.node.broker import Broker
 log = logging.getLogger("sexton.cluster")
 
 PATIENCE_S = 2.0
-BALANCE_S = 0.5
+# Leaders that move under a consumer that has just joined can leave it waiting for good: librdkafka
+# does not ask for its offsets again (its issue 5586). So clients are told after they have moved,
+# which takes a few hundredths of a second unless a replica has much to copy.
+BALANCE_S = 10.0
 INTERRUPTED = 128 + signal.SIGINT
 
 

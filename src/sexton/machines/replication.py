@@ -81,6 +81,7 @@ class Leader:
     start_offset: int = -1  # where its own records begin: a follower without them cannot join
     fetchers: dict[NodeId, _Fetcher] = field(default_factory=dict)
     proposed: tuple[NodeId, ...] | None = None  # an ISR that the controller has been asked for
+    knocking: dict[NodeId, None] = field(default_factory=dict)  # could have joined meanwhile
 
     def __post_init__(self) -> None:
         self.start_offset = self.log_end
@@ -109,13 +110,14 @@ class Leader:
             fetcher.caught_up_ms = max(fetcher.caught_up_ms, fetcher.fetched_ms)
         fetcher.end, fetcher.fetched_ms, fetcher.end_then = offset, now_ms, self.log_end
         fetcher.broker_epoch = broker_epoch
-        return [*self._advance(), *self._let_in(node)]
+        return [*self._advance(), *self._let_in([node])]
 
     def starts_over(self, node: NodeId) -> None:
         """The follower's log is about to be emptied: what it had does not count any more."""
         fetcher = self.fetchers.get(node)
         if fetcher is not None:
             fetcher.end = -1
+            self.knocking.pop(node, None)
 
     def tick(self, now_ms: int) -> list[Effect]:
         """Who has not kept up for too long leaves the ISR."""
@@ -139,11 +141,12 @@ class Leader:
             return []
         self.membership, self.proposed = membership, None
         self._know_followers(now_ms)
-        return self._advance()
+        knocking, self.knocking = list(self.knocking), {}
+        return [*self._advance(), *self._let_in(knocking)]
 
     def refused(self) -> None:
         """The controller did not take the proposal: what its record says is true."""
-        self.proposed = None
+        self.proposed, self.knocking = None, {}
 
     # ── how it follows ──
 
@@ -159,15 +162,22 @@ class Leader:
             return False
         return now_ms - fetcher.caught_up_ms > self.lag_time_max_ms
 
-    def _let_in(self, node: NodeId) -> list[Effect]:
-        if self.proposed is not None or node in self.membership.isr:
+    def _let_in(self, nodes: list[NodeId]) -> list[Effect]:
+        """Asks for an ISR with these. One request at a time: whoever comes meanwhile is next."""
+        joining = [node for node in nodes if self._may_join(node)]
+        if self.proposed is not None:
+            self.knocking |= dict.fromkeys(joining)
             return []
-        end = self.fetchers[node].end
-        if end < self.high_watermark or end < self.start_offset:
+        if not joining:
             return []
         order = self.membership.replicas
-        joined = {*self.membership.isr, node}
+        joined = {*self.membership.isr, *joining}
         return [self._ask_for(tuple(member for member in order if member in joined))]
+
+    def _may_join(self, node: NodeId) -> bool:
+        if node not in self.fetchers or node in self.membership.isr:
+            return False
+        return self.fetchers[node].end >= max(self.high_watermark, self.start_offset)
 
     def _ask_for(self, isr: tuple[NodeId, ...]) -> AlterIsr:
         self.proposed = isr
