@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as NotYet
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from sexton.base.errors import ConfigError, PeerError, Refused, SextonError
 from sexton.client.settings import client_config
@@ -382,6 +382,10 @@ class Service:
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._inflow.forget({at.partition for at in partitions}, moved=True)
+        for at in partitions:
+            # Where to begin is found out at the start. librdkafka, left alone, would ask for the
+            # group's offset, and for ever wait if the coordinator moves then (its issue 5586).
+            at.offset = OFFSET_END
         if self.config.incremental:
             consumer.incremental_assign(partitions)
         else:
