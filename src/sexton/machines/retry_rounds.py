@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from enum import Enum
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.retry_pending import Held, LaneKey
@@ -124,17 +124,13 @@ class Locked(NamedTuple):
     reason: str
 
 
-Stage = Literal["outputs and locks", "retries", "releases", "offset"]
-STAGES: tuple[Stage, ...] = ("outputs and locks", "retries", "releases", "offset")
-
-
 @dataclass(slots=True, eq=False)
 class Commit:
     """Everything that one task has to write for a round.
 
     In one transaction, with the offset of main-p at all times: the group's generation, which goes
     with it, is what keeps a predecessor that wakes up from settling anything. Without transactions
-    in `STAGES`, each acknowledged before the next begins:
+    in four stages, each acknowledged before the next begins:
 
         outputs, dead letters, live locks │ retry records and tombstones │ released locks │ offset
 
