@@ -33,7 +33,6 @@ class BrokerConfig:
     replica_fetch_backoff_ms: int = 1_000
     max_incremental_fetch_session_cache_slots: int = 1_000
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
-    log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_retention_check_interval_ms: int = 300_000
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_dedupe_buffer_size: int = 128 << 20

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 
+import sexton
 from sexton.base.errors import ConfigError
 from sexton.broker.cluster import ClusterConfig
+from sexton.broker.limits import Limits
+from sexton.broker.listener import ListenerConfig
 from sexton.broker.options import known_options, with_options
+from sexton.log.config import LogConfig
+from sexton.machines.controller_events import ControllerConfig
+from sexton.node.config import BrokerConfig
 
 
 def test_an_option_goes_to_everyone_who_acts_on_it() -> None:
@@ -40,6 +50,18 @@ def test_an_option_goes_to_everyone_who_acts_on_it() -> None:
 
 def test_what_is_not_said_stays_as_it_is() -> None:
     assert with_options(ClusterConfig(brokers=2), {}) == ClusterConfig(brokers=2)
+
+
+def test_somebody_acts_on_every_option() -> None:
+    """One that is taken and then forgotten is worse than one that is refused."""
+    read = {
+        node.attr
+        for path in Path(sexton.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute)
+    }
+    for config in (BrokerConfig, ControllerConfig, ListenerConfig, Limits, LogConfig):
+        assert [each.name for each in fields(config) if each.name not in read] == []
 
 
 def test_what_is_set_for_each_broker_by_itself_is_no_option() -> None:
