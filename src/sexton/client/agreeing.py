@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable
+from functools import partial
 from typing import Final
 
 from sexton.base.errors import PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.client.client import Client
+from sexton.client.news import until_whole
 from sexton.client.retrying import NEWS_MS
 from sexton.client.topology import Topology, may_be_same
 
-_PAUSE_S: Final = 0.1
+_BACKOFF_MS: Final = 100
 
 
 async def known(client: Client, names: Collection[str]) -> Topology:
@@ -27,16 +29,12 @@ async def known(client: Client, names: Collection[str]) -> Topology:
     Who has old news is asked again, and others are. What cannot be agreed on soon, since a leader
     is down say, is as whoever was asked last has it.
     """
-    clock, end_s = asyncio.get_running_loop().time, 0.0
-    while True:
-        found = await client.topology(sorted(names))
-        end_s = end_s or clock() + NEWS_MS / 1000  # from the first answer on, however late
-        if all(name in found.topics for name in names) and await _leaders_agree(client, found):
-            return found
-        if clock() > end_s:
-            return found
-        client.look_elsewhere()
-        await asyncio.sleep(_PAUSE_S)
+
+    async def is_known(found: Topology) -> bool:
+        return all(name in found.topics for name in names) and await _leaders_agree(client, found)
+
+    ask = partial(client.topology, sorted(names))
+    return await until_whole(client, ask, is_known, NEWS_MS, _BACKOFF_MS)
 
 
 async def _leaders_agree(client: Client, found: Topology) -> bool:

@@ -19,18 +19,19 @@ to end because of that.
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
-from sexton.base.errors import ConfigError, PeerError, Refused
+from sexton.base.errors import ConfigError, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.client.admin import create_topic
 from sexton.client.client import Client
 from sexton.client.configs import Values, topic_configs
-from sexton.client.retrying import NEWS_MS, PATIENT, Patience, until_it_works
+from sexton.client.news import asked_around, until_whole
+from sexton.client.retrying import NEWS_MS, PATIENT, Patience
 from sexton.client.topology import Topic, Topology
 from sexton.machines.retry_settings import DEAD, HEADROOM_BYTES, WORKING, check_partitions
 
@@ -162,28 +163,18 @@ async def _all_of(client: Client, names: Names, patience: Patience) -> dict[str,
 
 
 async def _look(
-    client: Client, names: Names, wanted: Iterable[str], patience: Patience
+    client: Client, names: Names, wanted: Collection[str], patience: Patience
 ) -> dict[str, Topic]:
-    """All that there is; with what is wanted, unless nobody knows it for `unknown_topic_ms`.
+    """All that there is; with what is wanted, unless nobody knows it for `unknown_topic_ms`."""
 
-    A broker may be the last to hear of a topic that was made a moment ago: others are asked, too.
-    """
-    clock, end_s = asyncio.get_running_loop().time, 0.0
+    look = partial(client.topology, [names.main, *names.beside])
 
-    async def ask() -> Topology:
-        try:
-            return await client.topology([names.main, *names.beside])
-        except (PeerError, Refused):
-            client.look_elsewhere()
-            raise
+    async def has_all(found: Topology) -> bool:
+        return all(_is_there(name, found.topics) for name in wanted)
 
-    while True:
-        found = (await until_it_works(ask, patience)).topics
-        end_s = end_s or clock() + patience.unknown_topic_ms / 1000
-        if all(_is_there(name, found) for name in wanted) or clock() >= end_s:
-            return found
-        await asyncio.sleep(patience.backoff_ms / 1000)
-        client.look_elsewhere()
+    ask = partial(asked_around, client, look, patience)
+    within_ms, backoff_ms = patience.unknown_topic_ms, patience.backoff_ms
+    return (await until_whole(client, ask, has_all, within_ms, backoff_ms)).topics
 
 
 def _is_there(name: str, found: Mapping[str, Topic]) -> bool:

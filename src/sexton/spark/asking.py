@@ -9,9 +9,7 @@ without it. So at first it is tried again for a moment only, and who hangs up on
 not asked twice. Later that is a broker which stops. A TLS handshake that fails (a certificate that
 is not trusted) will fail again at any time; Kafka's own clients do not wait for it either.
 
-Brokers hear of a new topic one after the other. A topic that is missing in an answer is asked for
-again, too, but not for long: most often its name is wrong, and somebody waits to be told. The time
-runs from the first answer that lacks it, however long it took until anybody answered.
+A topic that is missing in an answer is asked for again, too, but not for long: see `client.news`.
 """
 
 from __future__ import annotations
@@ -21,11 +19,13 @@ import ssl
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from sexton.base.errors import PeerError, Refused, SextonError
 from sexton.client.client import Client
 from sexton.client.connection import WRONG_PROTOCOL
+from sexton.client.news import until_whole
 from sexton.client.retrying import NEWS_MS, Patience, Trying
 from sexton.client.topology import Topology
 
@@ -84,14 +84,12 @@ async def with_news(
     what: str,
 ) -> T:
     """An answer that lacks nothing; what every broker lacks for `NEWS_MS` is not there."""
-    clock, end_s = asyncio.get_running_loop().time, None
-    while True:
-        found = await answer_to(client, ask, patience, what)
-        end_s = clock() + NEWS_MS / 1000 if end_s is None else end_s
-        if is_whole(found) or clock() >= end_s:
-            return found
-        await asyncio.sleep(patience.backoff_ms / 1000)
-        client.look_elsewhere()
+
+    async def lacks_nothing(found: T) -> bool:
+        return is_whole(found)
+
+    answer = partial(answer_to, client, ask, patience, what)
+    return await until_whole(client, answer, lacks_nothing, NEWS_MS, patience.backoff_ms)
 
 
 async def topics_by(client: Client, names: Iterable[str], patience: Patience) -> Topology:

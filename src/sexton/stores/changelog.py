@@ -20,6 +20,7 @@ from sexton.client.admin import create_topic, standings
 from sexton.client.client import Client
 from sexton.client.configs import topic_configs
 from sexton.client.connection import refused
+from sexton.client.news import asked_around
 from sexton.client.reading import PartitionReader
 from sexton.client.replica import Isolation
 from sexton.client.retrying import Patience, until_it_works
@@ -93,21 +94,17 @@ async def bounds(
     least_epoch: int = -1,
 ) -> Bounds:
     async def ask() -> Bounds:
-        try:
-            place = await client.place(at)
-            if 0 <= place.leader_epoch < least_epoch:
-                why = f"{at} is said to be led in epoch {place.leader_epoch}, not {least_epoch}"
-                raise Refused(KafkaError.NOT_LEADER_OR_FOLLOWER, why)
-            found = await _bounds(client, place, position, leader_epoch)
-            if found.high_watermark < least_end:
-                why = f"{at} is said to end at {found.high_watermark}, and goes to {least_end}"
-                raise Refused(KafkaError.NOT_LEADER_OR_FOLLOWER, why)
-            return found
-        except (PeerError, Refused):
-            client.look_elsewhere()
-            raise
+        place = await client.place(at)
+        if 0 <= place.leader_epoch < least_epoch:
+            why = f"{at} is said to be led in epoch {place.leader_epoch}, not {least_epoch}"
+            raise Refused(KafkaError.NOT_LEADER_OR_FOLLOWER, why)
+        found = await _bounds(client, place, position, leader_epoch)
+        if found.high_watermark < least_end:
+            why = f"{at} is said to end at {found.high_watermark}, and goes to {least_end}"
+            raise Refused(KafkaError.NOT_LEADER_OR_FOLLOWER, why)
+        return found
 
-    return await until_it_works(ask, _PATIENCE)
+    return await asked_around(client, ask, _PATIENCE)
 
 
 async def _bounds(

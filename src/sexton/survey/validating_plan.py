@@ -32,6 +32,7 @@ from sexton.client.agreeing import agree_on_topics
 from sexton.client.client import Client
 from sexton.client.configs import topic_configs
 from sexton.client.listing import EARLIEST, LATEST, NOT_FOUND, list_offsets
+from sexton.client.news import asked_around
 from sexton.client.reading import NO_ID, TopicReplaced
 from sexton.client.replica import Isolation
 from sexton.client.retrying import NEWS_MS, Patience, Trying, until_it_works
@@ -119,18 +120,14 @@ async def _topology(client: Client, names: Sequence[str], patience: Patience) ->
     unknown: list[str] = []
 
     async def look() -> Topology:
-        try:
-            found = await client.topology(names)
-            unknown[:] = [name for name in names if name not in found.topics]
-            if unknown:
-                raise Refused(KafkaError.UNKNOWN_TOPIC_OR_PARTITION, unknown[0])
-            return found
-        except (PeerError, Refused):
-            client.look_elsewhere()
-            raise
+        found = await client.topology(names)
+        unknown[:] = [name for name in names if name not in found.topics]
+        if unknown:
+            raise Refused(KafkaError.UNKNOWN_TOPIC_OR_PARTITION, unknown[0])
+        return found
 
     try:
-        return await until_it_works(look, patience)
+        return await asked_around(client, look, patience)
     except Refused as error:
         if error.error is KafkaError.UNKNOWN_TOPIC_OR_PARTITION:
             raise no_such_topic(*unknown) from None
