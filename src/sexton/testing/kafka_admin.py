@@ -40,27 +40,18 @@ class KafkaAdmin:
 
     def brokers(self) -> set[int]:
         """The brokers that are up and unfenced, as the first reachable one sees it."""
-        try:
-            return set(self._client().list_topics(timeout=REQUEST_TIMEOUT_S).brokers)
-        except _kafka_exception():
-            return set()
+        told = self._metadata()
+        return set() if told is None else set(told.brokers)
 
     def topics(self) -> set[str]:
-        def ask() -> tuple[set[str]] | None:
-            try:
-                return (set(self._client().list_topics(timeout=REQUEST_TIMEOUT_S).topics),)
-            except _kafka_exception():
-                return None
-
-        return until(ask, "the topics")[0]
+        return set(until(self._metadata, "the topics").topics)
 
     def partition(self, partition: TopicPartition) -> PartitionState | None:
         """Who leads and who follows, or None while nobody has heard of the partition."""
-        try:
-            answer = self._client().list_topics(partition.topic, timeout=REQUEST_TIMEOUT_S)
-        except _kafka_exception():
+        told = self._metadata(partition.topic)
+        if told is None:
             return None
-        state = answer.topics[partition.topic].partitions.get(partition.partition)
+        state = told.topics[partition.topic].partitions.get(partition.partition)
         if state is None:
             return None
         return PartitionState(state.leader, tuple(state.replicas), tuple(sorted(state.isrs)))
@@ -91,7 +82,7 @@ class KafkaAdmin:
         """Of all partitions; -1: of as many as a broker tells of, which learns of all at once."""
         self.await_partition(TopicPartition(topic, 0), lambda state: state.leader >= 0)
         if count == -1:
-            told = self._client().list_topics(topic, timeout=REQUEST_TIMEOUT_S)
+            told = until(lambda: self._metadata(topic), f"the partitions of {topic}")
             count = len(told.topics[topic].partitions)
         for number in range(1, count):
             self.await_partition(TopicPartition(topic, number), lambda state: state.leader >= 0)
@@ -176,6 +167,13 @@ class KafkaAdmin:
         }
         return _client_library("confluent_kafka.admin").AdminClient(settings)
 
+    def _metadata(self, topic: str | None = None) -> Any:
+        """What the first reachable broker tells of one topic or of all; None: none is, just now."""
+        try:
+            return self._client().list_topics(topic, timeout=REQUEST_TIMEOUT_S)
+        except _kafka_exception():
+            return None
+
     def _ask(self, question: Callable[[Any], Mapping[Any, Any]], done: str = "") -> Any:
         """The result of the only future in an answer of confluent-kafka.
 
@@ -229,9 +227,9 @@ class KafkaAdmin:
     def _elect(self, kind: str, partition: TopicPartition) -> None:
         library = _client_library("confluent_kafka")
         wanted = library.TopicPartition(partition.topic, partition.partition)
-        client = self._client()
-        future = client.elect_leaders(library.ElectionType[kind], [wanted])
-        error = future.result(REQUEST_TIMEOUT_S * 2)[wanted]
+        kind_of = library.ElectionType[kind]
+        answer = self._ask(lambda client: {wanted: client.elect_leaders(kind_of, [wanted])})
+        error = answer[wanted]
         if error is not None and error.name() != "ELECTION_NOT_NEEDED":
             raise PeerError(f"{kind.lower()} election of {partition}", error.str())
 
