@@ -29,6 +29,7 @@ from sexton.machines.group_messages import (
     GroupRecord,
     Load,
     MemberRequest,
+    MemberResponse,
     Tick,
     Topic,
     TopicsAre,
@@ -175,73 +176,90 @@ class Member:
                 }
 
 
-def walk_consumers(seed: int) -> None:
-    random = Random(seed)
-    world = Coordinator(random)
-    members = {name: Member(name, ["one", "two"]) for name in "abc"}
-    if seed % 3 == 0:
-        members["c"].topics = ["two"]
-    if seed % 2:
-        members["b"].instance = "static"
-    waiting: set[str] = set()
-    given_up: set[str] = set()
+class Consumers:
+    """Three members, and what each of them believes."""
 
-    def beat(member: Member, leaves: bool = False) -> None:
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.world = Coordinator(self.random)
+        self.members = {name: Member(name, ["one", "two"]) for name in "abc"}
+        if seed % 3 == 0:
+            self.members["c"].topics = ["two"]
+        if seed % 2:
+            self.members["b"].instance = "static"
+        self.waiting: set[str] = set()
+        self.given_up: set[str] = set()
+
+    def beat(self, member: Member, leaves: bool = False) -> None:
         leaves = leaves and member.instance is not None and member.epoch > 0
         request = member.leave() if leaves else member.request()
-        world.tell(Asked(member.name, request, 1))
-        waiting.add(member.name)
+        self.world.tell(Asked(member.name, request, 1))
+        self.waiting.add(member.name)
 
-    def hear(lossy: bool) -> None:
-        for answer in world.take_answers():
-            assert answer.caller in waiting, "an answer to nothing"
-            waiting.discard(str(answer.caller))
+    def hear(self, lossy: bool) -> None:
+        for answer in self.world.take_answers():
+            assert answer.caller in self.waiting, "an answer to nothing"
+            name = str(answer.caller)
+            self.waiting.discard(name)
             assert isinstance(answer.answer, ConsumerGroupHeartbeatResponse)
-            if str(answer.caller) in given_up:
-                given_up.discard(str(answer.caller))  # it has closed that connection
-            elif lossy and random.random() < 0.2:
-                members[str(answer.caller)].unsure = True
+            if name in self.given_up:
+                self.given_up.discard(name)  # it has closed that connection
+            elif lossy and self.random.random() < 0.2:
+                self.members[name].unsure = True
             else:
-                members[str(answer.caller)].hear(answer.answer, world.now_ms)
+                self.members[name].hear(answer.answer, self.world.now_ms)
 
-    def no_two_own_one() -> None:
-        for member in members.values():  # who has heard nothing for a session stops by itself
-            if world.now_ms - member.last_ms > 40_000:
-                member.owned, member.epoch, member.last_ms = set(), 0, world.now_ms
-                given_up.update({member.name} & waiting)
-        owned = [one for member in members.values() for one in member.owned]
+    def no_two_own_one(self) -> None:
+        for member in self.members.values():  # who has heard nothing for a session stops by itself
+            if self.world.now_ms - member.last_ms > 40_000:
+                member.owned, member.epoch, member.last_ms = set(), 0, self.world.now_ms
+                self.given_up.update({member.name} & self.waiting)
+        owned = self.owned()
         assert len(owned) == len(set(owned)), "two members own a partition"
 
-    for _ in range(STEPS):
-        chance = random.random()
+    def owned(self) -> list[One]:
+        return sorted(one for member in self.members.values() for one in member.owned)
+
+    def step(self) -> None:
+        chance = self.random.random()
         if chance < 0.6:
-            name = random.choice(sorted(members))
-            if name not in waiting:
-                beat(members[name], leaves=chance < 0.12)
+            name = self.random.choice(sorted(self.members))
+            if name not in self.waiting:
+                self.beat(self.members[name], leaves=chance < 0.12)
         elif chance < 0.75:
-            world.replicate()
+            self.world.replicate()
         elif chance < 0.78:
-            world.refusing = not world.refusing
+            self.world.refusing = not self.world.refusing
         elif chance < 0.85:
-            world.pass_ms(random.choice([100, 3_000, 15_000]))
+            self.world.pass_ms(self.random.choice([100, 3_000, 15_000]))
         elif chance < 0.9:
-            world.move()
+            self.world.move()
         else:
-            hear(lossy=True)
-        no_two_own_one()
-    world.refusing = False
+            self.hear(lossy=True)
+        self.no_two_own_one()
+
+    def recover(self) -> None:
+        """Two seconds in which nothing is lost."""
+        self.world.pass_ms(2_000)
+        self.world.replicate()
+        self.hear(lossy=False)
+        for member in self.members.values():
+            if member.name not in self.waiting:
+                self.beat(member)
+        self.world.replicate()
+        self.hear(lossy=False)
+        self.no_two_own_one()
+
+
+def walk_consumers(seed: int) -> None:
+    consumers = Consumers(seed)
+    for _ in range(STEPS):
+        consumers.step()
+    consumers.world.refusing = False
     for _ in range(40):  # a static member that was not heard when it left waits for its own session
-        world.pass_ms(2_000)
-        world.replicate()
-        hear(lossy=False)
-        for member in members.values():
-            if member.name not in waiting:
-                beat(member)
-        world.replicate()
-        hear(lossy=False)
-        no_two_own_one()
-    owned = sorted(one for member in members.values() for one in member.owned)
-    assert owned == [(t.topic_id, p) for t in TOPICS.values() for p in range(t.partitions)]
+        consumers.recover()
+    every = [(t.topic_id, p) for t in TOPICS.values() for p in range(t.partitions)]
+    assert consumers.owned() == every
 
 
 def walk_all(walk: Callable[[int], None], seeds: Iterable[int]) -> None:
@@ -316,93 +334,106 @@ class Joiner:
     synced: bool = False
     wants: str = "join"  # what it will ask next
 
+    def leave(self) -> MemberRequest:
+        return LeaveGroupRequest(GROUP, members=[MemberIdentity(self.member_id, self.instance)])
+
+    def request(self) -> MemberRequest:
+        if self.wants == "join":
+            protocols = [JoinGroupRequestProtocol("range", self.name.encode())]
+            return JoinGroupRequest(
+                GROUP, 10_000, 20_000, self.member_id, self.instance, "consumer", protocols
+            )
+        if self.wants == "sync":
+            given = [SyncGroupRequestAssignment(m, m.encode()) for m in self.leads]
+            return SyncGroupRequest(
+                GROUP, self.generation, self.member_id, self.instance, assignments=given
+            )
+        return HeartbeatRequest(GROUP, self.generation, self.member_id, self.instance)
+
+    def hear(self, response: MemberResponse) -> None:
+        error = KafkaError(response.error_code)
+        if isinstance(response, JoinGroupResponse) and error in (
+            KafkaError.NONE, KafkaError.MEMBER_ID_REQUIRED,
+        ):  # fmt: skip
+            self.member_id = response.member_id
+        if error in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_INSTANCE_ID):
+            self.member_id, self.wants, self.synced = "", "join", False
+        elif error:
+            self.wants, self.synced = "join", False
+        elif isinstance(response, JoinGroupResponse):
+            self.generation = response.generation_id
+            self.leads = tuple(member.member_id for member in response.members)
+            self.wants, self.synced = "sync", False
+        elif isinstance(response, SyncGroupResponse):
+            part = response.assignment.decode()
+            known = part.startswith("i-c-") if self.instance else part == self.member_id
+            assert known, "another one's part"
+            self.wants, self.synced = "heartbeat", True
+
+
+class Joiners:
+    """Three of them; all who wait are answered once."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.world = Coordinator(self.random)
+        self.members = {name: Joiner(name, "i-c" if name == "c" else None) for name in "abc"}
+        self.waiting: set[str] = set()
+
+    def ask(self, joiner: Joiner, leave: bool = False) -> None:
+        request = joiner.leave() if leave else joiner.request()
+        self.waiting.add(joiner.name)
+        version = 4 if isinstance(request, SyncGroupRequest) else 9
+        self.world.tell(Asked(joiner.name, request, version))
+
+    def hear(self) -> None:
+        for answer in self.world.take_answers():
+            name = str(answer.caller)
+            assert name in self.waiting, "an answer to nothing"
+            self.waiting.discard(name)
+            assert not isinstance(answer.answer, KafkaError)
+            self.members[name].hear(answer.answer)
+
+    def step(self) -> None:
+        chance = self.random.random()
+        free = [joiner for joiner in self.members.values() if joiner.name not in self.waiting]
+        if chance < 0.65 and free:
+            self.ask(self.random.choice(free))
+        elif chance < 0.68 and free:
+            self.ask(self.random.choice(free), leave=True)
+        elif chance < 0.8:
+            self.world.replicate()
+        elif chance < 0.82:
+            self.world.refusing = not self.world.refusing
+        elif chance < 0.88:
+            self.world.pass_ms(self.random.choice([100, 3_000, 12_000]))
+        elif chance < 0.91:
+            self.world.move()
+        self.hear()
+
+    def recover(self) -> None:
+        """A second in which nothing is refused."""
+        self.world.pass_ms(1_000)
+        self.world.replicate()
+        self.hear()
+        for joiner in self.members.values():
+            if joiner.name not in self.waiting:
+                self.ask(joiner)
+            self.world.pass_ms(0)
+            self.world.replicate()
+            self.hear()
+
 
 def walk_classic(seed: int) -> None:
-    """All who wait are answered once; all that is asked comes to an end."""
-    random = Random(seed)
-    world = Coordinator(random)
-    joiners = {name: Joiner(name, "i-c" if name == "c" else None) for name in "abc"}
-    waiting: dict[str, MemberRequest] = {}
-    generations: dict[str, int] = {}
-
-    def ask(joiner: Joiner, leave: bool = False) -> None:
-        request: MemberRequest
-        if leave:
-            request = LeaveGroupRequest(
-                GROUP, members=[MemberIdentity(joiner.member_id, joiner.instance)]
-            )
-        elif joiner.wants == "join":
-            protocols = [JoinGroupRequestProtocol("range", joiner.name.encode())]
-            request = JoinGroupRequest(
-                GROUP, 10_000, 20_000, joiner.member_id, joiner.instance, "consumer", protocols
-            )
-        elif joiner.wants == "sync":
-            given = [SyncGroupRequestAssignment(m, m.encode()) for m in joiner.leads]
-            request = SyncGroupRequest(
-                GROUP, joiner.generation, joiner.member_id, joiner.instance, assignments=given
-            )
-        else:
-            request = HeartbeatRequest(GROUP, joiner.generation, joiner.member_id, joiner.instance)
-        waiting[joiner.name] = request
-        version = 4 if isinstance(request, SyncGroupRequest) else 9
-        world.tell(Asked(joiner.name, request, version))
-
-    def hear() -> None:
-        for answer in world.take_answers():
-            name = str(answer.caller)
-            assert name in waiting, "an answer to nothing"
-            del waiting[name]
-            joiner, response = joiners[name], answer.answer
-            assert not isinstance(response, KafkaError)
-            error = KafkaError(response.error_code)
-            if isinstance(response, JoinGroupResponse) and error in (
-                KafkaError.NONE, KafkaError.MEMBER_ID_REQUIRED,
-            ):  # fmt: skip
-                joiner.member_id = response.member_id
-            if error in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_INSTANCE_ID):
-                joiner.member_id, joiner.wants, joiner.synced = "", "join", False
-            elif error:
-                joiner.wants, joiner.synced = "join", False
-            elif isinstance(response, JoinGroupResponse):
-                joiner.generation = response.generation_id
-                joiner.leads = tuple(member.member_id for member in response.members)
-                joiner.wants, joiner.synced = "sync", False
-            elif isinstance(response, SyncGroupResponse):
-                part = response.assignment.decode()
-                known = part.startswith("i-c-") if joiner.instance else part == joiner.member_id
-                assert known, "another one's part"
-                joiner.wants, joiner.synced = "heartbeat", True
-                generations[name] = joiner.generation
-
+    """All that is asked comes to an end."""
+    joiners = Joiners(seed)
     for _ in range(STEPS):
-        chance = random.random()
-        free = [joiner for joiner in joiners.values() if joiner.name not in waiting]
-        if chance < 0.65 and free:
-            ask(random.choice(free))
-        elif chance < 0.68 and free:
-            ask(random.choice(free), leave=True)
-        elif chance < 0.8:
-            world.replicate()
-        elif chance < 0.82:
-            world.refusing = not world.refusing
-        elif chance < 0.88:
-            world.pass_ms(random.choice([100, 3_000, 12_000]))
-        elif chance < 0.91:
-            world.move()
-        hear()
-    world.refusing = False
+        joiners.step()
+    joiners.world.refusing = False
     for _ in range(60):
-        world.pass_ms(1_000)
-        world.replicate()
-        hear()
-        for joiner in joiners.values():
-            if joiner.name not in waiting:
-                ask(joiner)
-            world.pass_ms(0)
-            world.replicate()
-            hear()
-    assert all(joiner.synced for joiner in joiners.values()), seed
-    assert len({joiner.generation for joiner in joiners.values()}) == 1
+        joiners.recover()
+    assert all(joiner.synced for joiner in joiners.members.values()), seed
+    assert len({joiner.generation for joiner in joiners.members.values()}) == 1
 
 
 @pytest.mark.parametrize("seeds", range(4))
