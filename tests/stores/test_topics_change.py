@@ -169,6 +169,7 @@ def test_that_a_topic_is_missing_is_not_believed_of_one_broker(
     with app(kafka.bootstrap_servers, tmp_path / "a") as one:
         write(kafka.bootstrap_servers, [(0, "a")])
         wait_until_done(one, 1)
+    assert doubts
 
 
 def test_one_that_nobody_knows_is_told_of(kafka: EmbeddedCluster, tmp_path: Path) -> None:

@@ -480,6 +480,7 @@ def test_those_who_reset_their_connections_leave_nothing_behind() -> None:
         listening.wait_for(lambda: listening.listener.connection_count == 0)
         for number in range(len(listening.node.asked)):
             listening.answer(number, SaslAuthenticateResponse(auth_bytes=bytes(10_000)))
+        listening.wait_for(lambda: listening.listener.held_bytes == 0)
 
 
 def test_a_reset_while_answers_wait_is_no_error() -> None:

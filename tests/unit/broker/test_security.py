@@ -236,6 +236,7 @@ def test_who_does_not_speak_tls_is_turned_away(hello: bytes, encrypted: Listenin
                 pass  # an alert, perhaps
         except ConnectionResetError:
             pass
+    assert encrypted.node.asked == []
 
 
 def test_a_reset_during_the_handshake_leaves_nothing(
