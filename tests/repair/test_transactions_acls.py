@@ -19,9 +19,10 @@ from sexton.base.partitions import TopicPartition
 from sexton.cli.properties import load_properties
 from sexton.client.client import Client
 from sexton.client.config_changes import BROKER, described
+from sexton.client.rights import NotAllowed
 from sexton.client.settings import client_config
 from sexton.client.transactions import STATE_TOPIC
-from sexton.guard.permissions import NotAllowed, needing
+from sexton.guard.permissions import needing
 from sexton.guard.repair import check_rights
 from sexton.guard.repair_options import THROTTLED_RATES, check_throttle
 from sexton.lab.looking import consumed

@@ -1,4 +1,4 @@
-"""Which ACL is missing?
+"""Which ACL is missing? What a program needs, less what it is told that it may do.
 
 Kafka says that something is not authorized, and not what would authorize it. But whoever asks is
 told what he may do with a topic or a group (KIP-430), and a program knows what it needs: the rest

@@ -1,4 +1,4 @@
-"""An output that brokers will not take: whose failure is it?
+"""An output of a query that brokers will not take: whose failure is it?
 
 That of the message whose handler has returned it, as if the handler had raised it. Otherwise the
 batch fails, is done again and fails again, until the query ends, with all that was handled beside.
