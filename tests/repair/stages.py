@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from sexton.lab.divergences import QUICK
 from sexton.lab.hands import ClientHands
 from sexton.lab.stage import AWAY, Stage, gone
 from sexton.testing.cluster import Cluster
+from sexton.testing.waiting import until
 
 
 class Enough(Exception):
@@ -54,3 +61,19 @@ def diverged(
         each.wait_until_in_sync()
         each.elect()
     return {name: each.topic for name, each in stages.items()}
+
+
+def killed_while_it_copies(cluster: Cluster, topic: str, notes: Path) -> None:
+    """`sexton repair`, killed when the wrong copy on broker 3 is gone and the right one comes."""
+    command = [sys.executable, "-m", "sexton.cli.main", "repair", topic, "--yes"]
+    where = ["-b", cluster.bootstrap_servers, "--state", str(notes)]
+    cluster.slow_down(3)
+    try:
+        with subprocess.Popen([*command, *where], stdout=subprocess.DEVNULL) as process:
+            until(
+                lambda: notes.exists() and json.loads(notes.read_bytes())["jobs"][0]["emptied"],
+                "the wrong copy is deleted",
+            )
+            os.kill(process.pid, signal.SIGKILL)
+    finally:
+        cluster.speed_up(3)

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -37,7 +33,7 @@ from sexton.survey.survey import Survey, run_survey
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.guard.harness import QUICK, RunningGuard
-from tests.repair.stages import diverged
+from tests.repair.stages import diverged, killed_while_it_copies
 
 PREVIOUS = {MIN_LAG: "7", MAX_LAG: "86400000"}
 Run = Callable[..., tuple[int, dict[str, Any]]]
@@ -192,19 +188,7 @@ def test_kill_9_while_a_replica_copies(
 ) -> None:
     topic = topics["killed"]
     cluster.alter_topic(topic, PREVIOUS)
-    notes = tmp_path / "notes.json"
-    command = [sys.executable, "-m", "sexton.cli.main", "repair", topic, "--yes"]
-    where = ["-b", cluster.bootstrap_servers, "--state", str(notes)]
-    cluster.slow_down(3)
-    try:
-        with subprocess.Popen([*command, *where], stdout=subprocess.DEVNULL) as process:
-            until(
-                lambda: notes.exists() and json.loads(notes.read_bytes())["jobs"][0]["emptied"],
-                "the wrong copy is deleted",
-            )
-            os.kill(process.pid, signal.SIGKILL)
-    finally:
-        cluster.speed_up(3)
+    killed_while_it_copies(cluster, topic, tmp_path / "notes.json")
     assert options_of(cluster, topic) == {MIN_LAG: FOREVER, MAX_LAG: FOREVER}
     code, told = run(topic, "--dry-run")
     assert code == 1 and [each["code"] for each in told["findings"]] == ["not-repaired"]

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -37,6 +33,7 @@ from sexton.testing.apache_kafka import ApacheKafka, KafkaConfig
 from sexton.testing.kafka_jars import KAFKA_3_9
 from sexton.testing.waiting import until
 from tests.repair.damage import Damage
+from tests.repair.stages import killed_while_it_copies
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
@@ -172,20 +169,9 @@ def test_what_was_damaged_is_healed(
 def test_kill_9_while_a_replica_copies(
     kafka: ApacheKafka, topics: dict[str, str], run: Run, tmp_path: Path
 ) -> None:
-    topic, notes = topics["killed"], tmp_path / "notes.json"
+    topic = topics["killed"]
     before = options_of(kafka, topic)
-    command = [sys.executable, "-m", "sexton.cli.main", "repair", topic, "--yes"]
-    where = ["-b", kafka.bootstrap_servers, "--state", str(notes)]
-    kafka.slow_down(3)
-    try:
-        with subprocess.Popen([*command, *where], stdout=subprocess.DEVNULL) as process:
-            until(
-                lambda: notes.exists() and json.loads(notes.read_bytes())["jobs"][0]["emptied"],
-                "the wrong copy is deleted",
-            )
-            os.kill(process.pid, signal.SIGKILL)
-    finally:
-        kafka.speed_up(3)
+    killed_while_it_copies(kafka, topic, tmp_path / "notes.json")
     assert options_of(kafka, topic)[""][MIN_LAG].own == FOREVER
     code, told = run("repair", topic, "--yes")
     assert code == 0, (told["error"], told["findings"], told["steps"])
