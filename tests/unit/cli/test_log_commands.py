@@ -40,6 +40,37 @@ def spoil(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
+def state_of(directory: Path) -> dict[str, tuple[int, bytes]]:
+    """What is in it, and when that was last changed: a file that came and went is seen, too."""
+    return {
+        str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        for path in (directory, *directory.rglob("*"))
+    }
+
+
+# ── all of them ──
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["sound", "damaged"])
+@pytest.mark.parametrize("command", ["verify", "dump", "stats", "clean --dry-run"])
+def test_looking_at_a_log_changes_nothing(
+    command: str, damaged: bool, tmp_path: Path, run_sexton: RunSexton
+) -> None:
+    directory = Path(shutil.copytree(case("cleaned-txn.before"), tmp_path / "orders-0"))
+    if damaged:
+        spoil(max(directory.glob("*.log"), key=lambda path: path.stat().st_size), 80)
+    before = state_of(tmp_path)
+    run_sexton("log", *command.split(), directory)
+    assert state_of(tmp_path) == before
+
+
+def test_a_change_would_be_noticed(tmp_path: Path, run_sexton: RunSexton) -> None:
+    directory = Path(shutil.copytree(case("cleaned-txn.before"), tmp_path / "orders-0"))
+    before = state_of(tmp_path)
+    assert run_sexton("log", "clean", directory).code == 0
+    assert state_of(tmp_path) != before
+
+
 # ── verify ──
 
 
