@@ -115,12 +115,15 @@ def as_json(machine: Machine, results: Sequence[Result]) -> dict[str, Any]:
 
 
 def as_markdown(machine: Machine, size: int, results: Sequence[Result]) -> str:
-    """A section of docs/benchmarks.md."""
+    """A section of docs/benchmarks.md, by whose heading one finds what was measured."""
     head, *rest = machine.lines()
+    date, _, where = head.partition(" · ")
+    names = ", ".join(dict.fromkeys(result.benchmark for result in results))
     rows = [HEADINGS, tuple("---" for _ in HEADINGS), *(cells(result) for result in results)]
     table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
     notes = "\n".join(f"* {line}" for line in [*rest, *verdict(results)])
-    return f"### {head}\n\n{size / (1 << 20):.0f} MiB of segments.\n\n{notes}\n\n{table}\n"
+    on = f"{size / (1 << 20):.0f} MiB of segments, on {where}."
+    return f"### {date} · {names}\n\n{on}\n\n{notes}\n\n{table}\n"
 
 
 def record(page: Path, section: str) -> None:

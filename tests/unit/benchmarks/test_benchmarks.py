@@ -218,8 +218,8 @@ def test_a_recorded_run_is_appended_to_the_page(tmp_path: Path) -> None:
     for _ in range(2):
         report.record(page, report.as_markdown(MACHINE, GIB, [result(goal=TimesAsFast(10))]))
     text = page.read_text(encoding="utf-8")
-    assert text.startswith("# Benchmarks\n\n## Results\n\n### 2026-11-15 · A processor")
-    assert text.count("1024 MiB of segments.") == 2
+    assert text.startswith("# Benchmarks\n\n## Results\n\n### 2026-11-15 · decode\n")
+    assert text.count("1024 MiB of segments, on A processor, 2 cores, ") == 2
     assert text.count("| decode | a case | CPU | 50 M/s, 2 s |") == 2
     assert PAGE.exists()
 
