@@ -86,25 +86,25 @@ def marker() -> Drawing:
 def guard() -> Drawing:
     d = Drawing("The guard's loop: look, decide, note, act", 720, 304)
     boxes = (
-        (40, "look", "ISR, moves, options"),
-        (215, "decide", "freeze, keep, thaw"),
-        (390, "note", "what was set before"),
-        (565, "act", "set the options"),
+        (20, "look", "ISR, moves, options"),
+        (195, "decide", "freeze, keep, thaw"),
+        (370, "note", "what was set before"),
+        (545, "act", "set the options"),
     )
     for x, name, about in boxes:
-        d.box(x, 30, 145, 60, name, about)
-    for x in (185, 360, 535):
-        d.arrow((x, 60), (x + 30, 60))
-    d.arrow((637, 90), (637, 122), (112, 122), (112, 90))
-    d.text(375, 140, "every 5 seconds", "soft", "middle")
-    d.box(40, 195, 145, 54, "Apache Kafka", "as it is")
-    d.box(390, 195, 145, 54, "_sexton_guard", "a compacted topic")
-    d.arrow((70, 195), (70, 90))
-    d.arrow((462, 90), (462, 195))
-    d.arrow((680, 90), (680, 278), (112, 278), (112, 249))
-    d.text(470, 170, "first", "soft")
-    d.text(672, 170, "then", "soft", "end")
-    d.text(375, 296, "min.compaction.lag.ms: frozen, or exactly as it was", "soft", "middle")
+        d.box(x, 30, 155, 60, name, about)
+    for x in (175, 350, 525):
+        d.arrow((x, 60), (x + 20, 60))
+    d.arrow((622, 90), (622, 122), (97, 122), (97, 90))
+    d.text(360, 140, "every 5 seconds", "soft", "middle")
+    d.box(20, 195, 155, 54, "Apache Kafka", "as it is")
+    d.box(370, 195, 155, 54, "_sexton_guard", "a compacted topic")
+    d.arrow((50, 195), (50, 90))
+    d.arrow((447, 90), (447, 195))
+    d.arrow((670, 90), (670, 278), (97, 278), (97, 249))
+    d.text(455, 170, "first", "soft")
+    d.text(662, 170, "then", "soft", "end")
+    d.text(360, 296, "min.compaction.lag.ms: frozen, or exactly as it was", "soft", "middle")
     return d
 
 
@@ -138,25 +138,25 @@ def sink() -> Drawing:
 def retry() -> Drawing:
     d = Drawing("Ordered retry: a message that fails blocks its key, and nothing else", 720, 330)
     d.box(10, 40, 120, 54, "main topic", "orders-3")
-    d.box(190, 40, 150, 54, "does its key wait?", "pending ids, per key")
+    d.box(180, 40, 170, 54, "does its key wait?", "pending ids, per key")
     d.box(410, 40, 120, 54, "handler", "your function")
     d.box(600, 40, 110, 54, "output", "and offset", kind="clean")
-    d.arrow((130, 67), (190, 67))
-    d.arrow((340, 67), (410, 67))
-    d.text(375, 60, "no", "good", "middle")
+    d.arrow((130, 67), (180, 67))
+    d.arrow((350, 67), (410, 67))
+    d.text(378, 60, "no", "good", "middle")
     d.arrow((530, 67), (600, 67))
     d.text(565, 60, "done", "good", "middle")
     d.box(190, 210, 150, 54, "lock topic", "id ▶ attempts", kind="wrong")
     d.box(350, 210, 150, 54, "retry topic", "id ▶ the message", kind="wrong")
-    d.box(590, 210, 120, 54, "dead letters", "with the reason")
+    d.box(580, 210, 130, 54, "dead letters", "with the reason")
     d.arrow((240, 94), (240, 210))
     d.text(232, 150, "yes: behind the others", "bad", "end")
     d.arrow((440, 94), (440, 210))
     d.text(432, 130, "failed", "bad", "end")
     d.arrow((490, 210), (490, 94))
     d.text(498, 150, "its turn, and due", "soft")
-    d.arrow((500, 237), (590, 237))
-    d.text(545, 230, "ceiling", "soft", "middle")
+    d.arrow((500, 237), (580, 237))
+    d.text(538, 230, "ceiling", "soft", "middle")
     d.text(
         360,
         296,

@@ -43,6 +43,23 @@ def test_words_stay_inside(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PICTURES)
+def test_words_do_not_touch_their_box(name: str) -> None:
+    """In DejaVu, which Linux has for a sans-serif, as wide a one as there is."""
+    picture = ET.fromstring(PICTURES[name])
+    spaces = "{http://www.w3.org/2000/svg}"
+    boxes = [
+        [float(box.attrib[side]) for side in ("x", "y", "width", "height")]
+        for box in picture.iter(f"{spaces}rect")
+    ]
+    for text in picture.iter(f"{spaces}text"):
+        at_x, at_y = float(text.attrib["x"]), float(text.attrib["y"])
+        letter = 8.4 if text.attrib.get("class") == "bold" else 7.5
+        for x, y, width, height in boxes:
+            if at_x == x + width / 2 and y < at_y < y + height:
+                assert letter * len(text.text or "") + 6 <= width, text.text
+
+
+@pytest.mark.parametrize("name", PICTURES)
 def test_a_page_shows_it_with_words_for_those_who_hear_it(name: str) -> None:
     before, found, _ = TEXT.partition(f"](../images/{name})")
     assert found
