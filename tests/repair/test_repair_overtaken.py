@@ -161,6 +161,44 @@ def test_a_broker_that_has_not_heard_of_the_topic_does_not_end_its_repair(
     assert asyncio.run(is_gone(other)), "the control: all others know another one"
 
 
+# ── it goes on with another throttle ──
+
+
+def test_who_goes_on_with_another_throttle_leaves_none_behind(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy did not catch up: it is stopped, and run again with a higher rate. What is found
+    then is our own first rate, and nothing to be put back."""
+    rates: dict[str, str | None] = dict.fromkeys(THROTTLED_RATES, None)
+    rates[RATE] = "5000000"  # an operator's
+
+    async def seen(client, place, names, node=None):  # type: ignore[no-untyped-def]
+        if place[0] == BROKER:
+            return {name: OptionValue(rates[name], rates[name]) for name in names}
+        return await described(client, place, names, node)
+
+    async def change(client, place, some):  # type: ignore[no-untyped-def]
+        if place[0] == BROKER:
+            rates.update(some)
+        else:
+            await alter(client, place, some)
+
+    async def throttle_twice(notes: Notes) -> None:
+        async with Client(cluster.bootstrap_servers) as client:
+            held = HeldOptions(client, notes, lambda _notes: None)
+            await held.throttle([1], 1000)
+            again = HeldOptions(client, held.notes, lambda _notes: None)
+            await again.throttle([1], 2000)
+            assert {*rates.values()} == {"2000"}
+            assert await again.release() == []
+
+    monkeypatch.setattr(repair_options, "described", seen)
+    monkeypatch.setattr(repair_options, "alter", change)
+    cluster.create_topic("slow", [[1, 2]], {"cleanup.policy": "compact"})
+    asyncio.run(throttle_twice(begun(cluster, "slow")))
+    assert rates == {**dict.fromkeys(THROTTLED_RATES, None), RATE: "5000000"}
+
+
 # ── a broker that was throttled is not up ──
 
 

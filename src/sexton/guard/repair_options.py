@@ -104,8 +104,14 @@ class HeldOptions:
             await alter(self.client, place, changes)
 
     def _note(self, held: Held) -> None:
-        """What was there before; if it is ours and somebody has changed it, their wish counts."""
+        """What was there before; if it is ours and somebody has changed it, their wish counts.
+
+        What we have set ourselves is no wish: who goes on with another throttle finds his own.
+        """
         others = [each for each in self.notes.options if _at(each) != _at(held)]
+        for each in self.notes.options:
+            if _at(each) == _at(held) and each.set == held.previous:
+                held = replace(held, previous=each.previous)
         self.notes = replace(self.notes, options=(*others, held))
 
     async def was_frozen(self) -> bool:
