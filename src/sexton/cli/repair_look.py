@@ -33,6 +33,7 @@ class Looked:
     unread: Sequence[tuple[TopicPartition, int, str]] = ()
     unjudged: Mapping[TopicPartition, int] = field(default_factory=dict)  # more that differ
     alone: bool = False  # there is one replica of each partition
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)  # compared up to there
     chosen: Sequence[Judged] = ()  # a dry run: what goes away when keys are written anew
 
     @property
@@ -73,6 +74,10 @@ async def audited(request: Request, out: Output, only: Sequence[TopicPartition])
         list(survey.unread),
         {each.partition: each.not_judged for each in survey.partitions if each.not_judged},
         all(len(each.plan.places) < 2 for each in survey.partitions),
+        {
+            each.partition: min((group.scope.end for group in each.plan.groups), default=0)
+            for each in survey.partitions
+        },
     )
 
 

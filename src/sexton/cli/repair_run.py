@@ -125,7 +125,7 @@ class _Run:
 
     async def _look(self) -> Looked:
         """What an audit says, after keys were written anew that somebody decided about."""
-        from sexton.guard.repair_choices import choices_of, publish
+        from sexton.guard.repair_choices import check_unwritten, choices_of, publish
 
         request = self.request
         if request.findings is not None:
@@ -140,6 +140,8 @@ class _Run:
         if request.dry_run:
             return looked.without(choices)
         self._consent("write " + ("this record" if len(choices) == 1 else "these records"))
+        plain = request.show_keys
+        await check_unwritten(self.client, choices, found, looked.ends, plain_keys=plain)
         for choice in choices:
             await publish(self.client, choice, found)
         return await self._audit(request.only)

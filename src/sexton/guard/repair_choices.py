@@ -4,12 +4,16 @@ A key that replicas disagree about is written once more: a tombstone if it was d
 that one of them has, with its headers. The new record reaches every replica, and what they held
 before is superseded. Nothing is chosen here: which of the two it is, and whose value, comes from a
 person.
+
+That person has decided by what an audit saw. A key that was written again since then is another
+matter: all replicas have the new record, and ours would bury it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,6 +26,7 @@ from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
 from sexton.client.appending import append_batch
 from sexton.client.client import Client
+from sexton.client.reading import PartitionReader
 from sexton.client.replica import Isolation
 from sexton.records import Spans, decode, encode, rows
 
@@ -101,17 +106,54 @@ def _holder(finding: AuditFinding, broker: int | None) -> int:
     return min(having)
 
 
+async def check_unwritten(
+    client: Client,
+    choices: Sequence[Choice],
+    findings: Iterable[AuditFinding],
+    ends: Mapping[TopicPartition, int],
+    *,
+    plain_keys: bool,
+) -> None:
+    """ConfigError if one of these keys was written since the audit, in a transaction that is under
+    way maybe. `ends`: where the audit of a partition ended, on the replica with the least."""
+    about = list(findings)
+    for choice in choices:
+        known = [each for each in _finding_of(choice, about).offsets.values() if each is not None]
+        start = max(ends.get(choice.partition, 0), max(known, default=-1) + 1)
+        if await _is_written(client, choice, start):
+            why = "was written again since the audit, and what is there now would be lost"
+            subject = f"the key {key_in_words(choice.key, plain=plain_keys)}"
+            raise ConfigError(subject, why, "run it again: the replicas may agree about it by now")
+
+
+async def _is_written(client: Client, choice: Choice, start: int) -> bool:
+    """Is the key in the leader's log, from there on?"""
+    leader = (await client.place(choice.partition)).leader
+    stands = await client.replica(choice.partition, leader).offsets()
+    start = max(start, stands.log_start)
+    chunks = PartitionReader(client, choice.partition).read(start, stands.high_watermark)
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            for batch in chunk.batches():
+                if batch.header.is_control:
+                    continue
+                columns = decode(batch.data, str(choice.partition))
+                if choice.key in columns.key.take(columns.offset >= start).to_list():
+                    return True
+    return False
+
+
+def _finding_of(choice: Choice, findings: Iterable[AuditFinding]) -> AuditFinding:
+    at = choice.partition, choice.key
+    return next(each for each in findings if (each.partition, each.key) == at)
+
+
 async def publish(client: Client, choice: Choice, findings: Iterable[AuditFinding]) -> int:
     """Writes it; the offset of the new record."""
     kept: _Kept | None = None
     if choice.keep:
-        finding = next(
-            each
-            for each in findings
-            if (each.partition, each.key) == (choice.partition, choice.key)
-        )
         assert choice.broker is not None
-        offset = finding.offsets[choice.broker]
+        offset = _finding_of(choice, findings).offsets[choice.broker]
         assert offset is not None
         kept = await _kept(client, choice, choice.broker, offset)
     return await append_batch(client, choice.partition, _batch(choice.key, kept))
