@@ -125,3 +125,40 @@ def test_a_doubt_that_came_up_while_it_was_audited_stays(cluster: EmbeddedCluste
             assert await doubted(client, "told", "_notes") is None
 
     asyncio.run(story())
+
+
+def test_a_doubt_is_not_settled_by_an_audit_of_half_a_log(
+    cluster: EmbeddedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Broker 3 is back and behind: what it holds can be compared up to there, and all is well so
+    far. The tombstone that it may miss comes later in the log."""
+    at = stage(cluster, "behind")
+    at.write("k", "1")
+    cluster.wait_for(at.topic, 0, lambda state: len(state.isr) == 3)
+    at.until(lambda: at.has_copied(1), "broker 3 has it")
+    cluster.kill(3)
+    cluster.wait_for(at.topic, 0, lambda state: 3 not in state.isr)
+    at.write("k", None)
+    for other in (1, 2):
+        cluster.cut(3, other)
+    cluster.restart(3)
+
+    async def doubt() -> None:
+        async with Client(cluster.bootstrap_servers) as client:
+            topic_id = (await client.topology([at.topic])).topic(at.topic).topic_id.hex()
+            notes = MemoryTopic(client)
+            await notes.ensure()
+            why = (Doubt(0, 3, LEADER_CHANGED),)
+            note = Note(at.topic, 1, "guard", "frozen", topic_id, Lags(), False, 1, 1, doubts=why)
+            await notes.remember([note])
+
+    asyncio.run(doubt())
+    state = tmp_path / "notes.json"
+    try:
+        code, told = repair(cluster, at.topic, state, capsys, "--yes")
+        assert code == 0 and told["summary"]["guard_told"] is False, told
+    finally:
+        cluster.heal()
+    cluster.wait_for(at.topic, 0, lambda state: len(state.isr) == 3)
+    code, told = repair(cluster, at.topic, state, capsys, "--yes")
+    assert code == 0 and told["summary"]["guard_told"] is True, "the control: now it is all read"

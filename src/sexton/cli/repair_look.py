@@ -34,6 +34,7 @@ class Looked:
     unjudged: Mapping[TopicPartition, int] = field(default_factory=dict)  # more that differ
     alone: bool = False  # there is one replica of each partition
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)  # compared up to there
+    behind: Sequence[tuple[TopicPartition, int]] = ()  # out of sync: compared in part
     chosen: Sequence[Judged] = ()  # a dry run: what goes away when keys are written anew
 
     @property
@@ -78,6 +79,12 @@ async def audited(request: Request, out: Output, only: Sequence[TopicPartition])
             each.partition: min((group.scope.end for group in each.plan.groups), default=0)
             for each in survey.partitions
         },
+        [
+            (each.partition, node)
+            for each in survey.partitions
+            for node in each.plan.places
+            if node not in each.plan.isr
+        ],
     )
 
 

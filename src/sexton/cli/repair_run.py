@@ -299,6 +299,12 @@ class _Run:
         topic = self.request.topic
         if self.doubted is None or not looked.agrees:
             return
+        if looked.behind:
+            at, node = looked.behind[0]
+            why = f"{at} on broker {node} is not in sync, and could not be compared to its end"
+            self.out.summarize(guard_told=False)
+            self.out.say(f"A guard holds {topic}, and is not told: {why}. Run it again when it is.")
+            return
         by_hand = f"run `sexton guard thaw {topic} --audited`"
         if not self.doubted.are_within(self.request.partitions):
             self.out.say(f"A guard holds {topic} for other partitions, too: repair all of it.")

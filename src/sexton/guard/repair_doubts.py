@@ -6,7 +6,9 @@ long, or was filled while the leader changed, because it may lack a tombstone; a
     doubts before the audit ──▶ audit ──▶ the same doubts still? ──▶ "audited", in the guard's notes
 
 What came up while the audit ran is not settled by it: then nothing is said, and the guard goes on
-holding. What it does with the note is its own business: it waits for its hold-down, and thaws.
+holding. Nor is anything by an audit of a replica that is behind, which is compared up to where it
+stands: the tombstone that it may lack can come after that. What it does with the note is its own
+business: it waits for its hold-down, and thaws.
 
 Both may have frozen the same topic at the same time. Then the guard has noted so, and what is to be
 put back; and the repair leaves that to it, for it may hold the topic for another replica.
