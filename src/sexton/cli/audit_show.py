@@ -126,6 +126,7 @@ def show(page: AuditPage, request: Request, out: Output) -> None:
             started_ms=page.started_ms,
             finished_ms=page.finished_ms,
             acknowledged=page.acknowledged,
+            since=request.since,
             limits=" ".join(page.limits),
         )
     if request.write_baseline:

@@ -75,6 +75,19 @@ def _check_summary(summary: Mapping[str, object], cluster_id: str | None, now_ms
     if not isinstance(began_ms, int) or now_ms - began_ms > DAY_MS:
         why = "is more than a day old: a replica that was right then may be wrong now"
         raise ConfigError("--findings", why, "audit again")
+    _check_left_out(summary)
+
+
+def _check_left_out(summary: Mapping[str, object]) -> None:
+    """With a replica that is rebuilt goes all that it holds, also what no finding speaks of."""
+    if summary.get("acknowledged"):
+        why = f"leaves out {summary['acknowledged']} findings, by a baseline: a replica that is "
+        why += "wrong in others may be right in these"
+        raise ConfigError("--findings", why, "audit without --baseline")
+    if summary.get("since"):
+        why = f"is of records since {summary['since']}: a replica that is wrong in these may be "
+        why += "right in older ones"
+        raise ConfigError("--findings", why, "audit without --since")
 
 
 def _is_about(subject: str, topic: str) -> bool:

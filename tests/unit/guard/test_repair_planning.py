@@ -14,11 +14,14 @@ NOW_MS = 1_800_000_000_000
 
 
 def report(
-    unread: str, cluster_id: str | None = HERE, started_ms: int | None = NOW_MS - DAY_MS
+    unread: str,
+    cluster_id: str | None = HERE,
+    started_ms: int | None = NOW_MS - DAY_MS,
+    **more: Any,
 ) -> dict[str, Any]:
     return {
         "command": "audit",
-        "summary": {"cluster_id": cluster_id, "started_ms": started_ms},
+        "summary": {"cluster_id": cluster_id, "started_ms": started_ms, **more},
         "findings": [],
         "incomplete": [{"subject": unread, "why": "it is gone"}],
     }
@@ -56,3 +59,16 @@ def test_a_report_of_another_day_tells_of_other_copies(started_ms: int | None) -
     old = report("broker 3", HERE, started_ms)
     with pytest.raises(ConfigError, match="more than a day old"):
         judged_of_report(old, "orders", HERE, NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "why"), [({"acknowledged": 1}, "baseline"), ({"since": "2h"}, "since 2h")]
+)
+def test_a_report_that_leaves_something_out_does_not_say_who_is_right(
+    left_out: dict[str, Any], why: str
+) -> None:
+    """In what it leaves out, the replica that it calls wrong may be the only one that is right."""
+    with pytest.raises(ConfigError, match=why):
+        judged_of_report(report("broker 3", **left_out), "orders", HERE, NOW_MS)
+    nothing = report("broker 3", acknowledged=0, since=None)
+    assert judged_of_report(nothing, "orders", HERE, NOW_MS) == []
