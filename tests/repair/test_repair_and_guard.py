@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from sexton.base.errors import Refused
+from sexton.base.kafka_errors import KafkaError
 from sexton.cli.main import main
 from sexton.client.client import Client
+from sexton.client.topology import Topology
 from sexton.guard.memory import MemoryTopic
 from sexton.guard.repair_doubts import Doubted, doubted, settle
 from sexton.lab.divergences import EMBEDDED_OPTIONS
@@ -162,3 +165,31 @@ def test_a_doubt_is_not_settled_by_an_audit_of_half_a_log(
     cluster.wait_for(at.topic, 0, lambda state: len(state.isr) == 3)
     code, told = repair(cluster, at.topic, state, capsys, "--yes")
     assert code == 0 and told["summary"]["guard_told"] is True, "the control: now it is all read"
+
+
+def test_that_nobody_could_look_for_a_guard_is_said(
+    cluster: EmbeddedCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who may not read its notes frees a topic that a guard holds, maybe, or leaves it in doubt."""
+    at = stage(cluster, "unseen")
+    at.write("k", "1")
+    cluster.wait_for(at.topic, 0, lambda state: len(state.isr) == 3)
+    state = tmp_path / "notes.json"
+    code, told = repair(cluster, at.topic, state, capsys, "--yes")
+    assert code == 0 and "guard_asked" not in told["summary"], "the control"
+    ask = Client.topology
+
+    async def denied(self: Client, topics: list[str] | None = None) -> Topology:
+        if topics and "_sexton_guard" in topics:
+            raise Refused(KafkaError.TOPIC_AUTHORIZATION_FAILED, "the topic _sexton_guard")
+        return await ask(self, topics)
+
+    monkeypatch.setattr(Client, "topology", denied)
+    code, told = repair(cluster, at.topic, state, capsys, "--yes")
+    assert code == 0 and told["summary"]["guard_asked"] is False
+    assert main(["repair", at.topic, "-b", cluster.bootstrap_servers, "--state", str(state)]) == 0
+    said = capsys.readouterr().out
+    assert "no ACL that allows Describe" in said and "guard status" in said

@@ -84,6 +84,7 @@ class _Run:
     file: NotesFile
     steps: list[Row] = field(default_factory=list)  # what was done, in order
     doubted: Doubted | None = None  # by a guard, before the last audit
+    unasked: SextonError | None = None  # why nobody could look for a guard
 
     async def run(self) -> None:
         notes = await self.unfinished()
@@ -280,7 +281,8 @@ class _Run:
 
         try:
             return await doubted(self.client, self.request.topic, self.request.memory_topic)
-        except SextonError:
+        except SextonError as error:
+            self.unasked = error
             return None
 
     async def _guards(self, notes: Notes) -> Lags | None:
@@ -289,7 +291,8 @@ class _Run:
 
         try:
             return await held_by_guard(self.client, notes, self.request.memory_topic)
-        except SextonError:
+        except SextonError as error:
+            self.unasked = error
             return None
 
     async def _tell_guard(self, looked: Looked) -> None:
@@ -297,6 +300,10 @@ class _Run:
         from sexton.guard.repair_doubts import settle
 
         topic = self.request.topic
+        if self.unasked is not None:
+            why = f"{self.unasked.subject}: {self.unasked.why}"
+            self.out.summarize(guard_asked=False)
+            self.out.say(f"Whether a guard holds {topic} is not known ({why}): see `guard status`.")
         if self.doubted is None or not looked.agrees:
             return
         if looked.behind:
