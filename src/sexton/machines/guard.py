@@ -105,7 +105,7 @@ class Guard:
         now_ms = event.now_ms
         self.round += 1
         self.unseen = bool(self.last_seen_ms) and self._is_long(now_ms - self.last_seen_ms)
-        before_ms = self.views.known_ms or self.memory.last_seen_ms
+        before_ms = self.views.known_ms or self._vouched_ms(now_ms)
         self.views.look(event.by, now_ms, len(event.brokers))
         self.brokers, self.not_seen = event.brokers, None
         for name in [name for name in self.topics if name not in event.topics]:
@@ -123,6 +123,12 @@ class Guard:
                 self.missing_since_ms.setdefault(entry.note.topic, now_ms)
         wanted = [name for name, each in self.topics.items() if self._to_describe(each, now_ms)]
         return [Describe(tuple(wanted))] if wanted else []
+
+    def _vouched_ms(self, now_ms: int) -> int:
+        """When a guard before us last saw all well. One whose clock was wrong may have noted a time
+        that is still to come: until then every absence would seem to have begun just now."""
+        noted_ms = self.memory.last_seen_ms
+        return NEVER if self._is_long(noted_ms - now_ms) else noted_ms
 
     def _is_long(self, ms: int) -> bool:
         return ms > self.config.blind_ms

@@ -251,7 +251,7 @@ class Memory:
             case Maintenance(until_ms):
                 self.maintenance_until_ms = until_ms
             case LastSeen(at_ms):
-                self.last_seen_ms = max(self.last_seen_ms, at_ms)
+                self.last_seen_ms = at_ms  # the last word, as after compaction; clocks may be wrong
             case Panic() as panic:
                 self.panic = panic
             case Size(topic, broker) as size:

@@ -14,6 +14,7 @@ from sexton.machines.guard_notes import (
     Audited,
     Hold,
     Lags,
+    LastSeen,
     Maintenance,
     Note,
     Saying,
@@ -157,6 +158,33 @@ def test_a_replica_in_doubt_holds_the_topic_until_somebody_has_looked() -> None:
     assert world.topics["t0"].own.min == FOREVER
     world.settle()  # where somebody looks
     assert world.topics["t0"].own == Lags()
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "doubted"), [(-1_000, False), (CONFIG.blind_ms, False), (86_400_000, True)]
+)
+def test_a_guard_whose_clock_was_wrong_does_not_vouch_for_the_future(
+    ahead_ms: int, doubted: bool
+) -> None:
+    """It noted when it last saw all well. Until that time has come every absence would seem to have
+    begun just now; clocks that differ a little are no matter."""
+    world = quiet_world()
+    say(world, LastSeen(world.now_ms + ahead_ms))
+    world.leave("t0")
+    life = world.start_guard()
+    let_pass(world, 8_000)
+    assert world.topics["t0"].own.min == FOREVER
+    assert ("guard-doubt" in codes(life)) is doubted
+
+
+def test_nor_does_it_speak_for_those_that_came_after_it() -> None:
+    world = quiet_world()
+    say(world, LastSeen(world.now_ms + 86_400_000))
+    say(world, LastSeen(world.now_ms - 1_000))
+    world.leave("t0")
+    life = world.start_guard()
+    let_pass(world, 8_000)
+    assert "guard-doubt" not in codes(life)
 
 
 def test_a_broker_that_was_away_is_one_thing_to_look_at_however_many_partitions() -> None:
