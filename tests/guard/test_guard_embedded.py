@@ -103,12 +103,21 @@ def fill(servers: str, topic: str) -> None:
     assert producer.flush(60) == 0
 
 
+async def is_held(servers: str, topic: str) -> bool:
+    """Is it noted that somebody wants this very topic to be frozen?"""
+    async with RovingClient(servers) as client:
+        topic_id = (await client.topology([topic])).topic(topic).topic_id.hex()
+        hold = (await recalled(MemoryTopic(client))).holds[topic]
+        return hold.held and hold.topic_id == topic_id
+
+
 def test_by_hand_and_back(run_sexton: RunSexton, orders: EmbeddedCluster) -> None:
     reach = ("-b", orders.bootstrap_servers, "--format", "json")
     before = options_of(orders.bootstrap_servers, "orders")
     frozen = run_sexton("guard", "freeze", "orders", *reach)
     assert frozen.code == 0, frozen.stderr
     assert options_of(orders.bootstrap_servers, "orders")[MIN_LAG].own == FOREVER
+    assert asyncio.run(is_held(orders.bootstrap_servers, "orders"))
     status = run_sexton("guard", "status", *reach).json
     (row,) = [row for row in status["topics"] if row["topic"] == "orders"]
     assert (row["state"], row["why"]) == ("frozen", "frozen by hand")

@@ -82,9 +82,9 @@ async def hold(daemon: Daemon, only: frozenset[str] | None) -> None:
             raise ConfigError(name, "is not compacted, so there is nothing to stop")
         if not found.sight.replicated:
             raise ConfigError(name, "has one replica, which has nobody to disagree with")
-    names = [
-        name
+    holds = [
+        Hold(name, True, daemon.now_ms(), found.sight.topic_id)
         for name, found in watched.items()
         if found.options is not None and found.options.compacted and found.sight.replicated
     ]
-    await daemon.memory.remember([Hold(name, True, daemon.now_ms()) for name in names])
+    await daemon.memory.remember(holds)

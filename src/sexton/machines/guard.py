@@ -192,7 +192,7 @@ class Guard:
         if self.unseen:
             found.append(UNSEEN)
         hold = self.memory.holds.get(watched.sight.name)
-        if hold is not None and hold.held:
+        if hold is not None and hold.means(watched.sight.topic_id):
             found.append("frozen by hand")
         if now_ms < self.memory.maintenance_until_ms:
             found.append("maintenance")

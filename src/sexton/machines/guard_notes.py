@@ -95,6 +95,10 @@ class Hold:
     topic: str
     held: bool
     at_ms: int
+    topic_id: str = ""  # another topic of that name is not meant; empty: whichever
+
+    def means(self, topic_id: str) -> bool:
+        return self.held and self.topic_id in ("", topic_id)
 
 
 @dataclass(frozen=True, slots=True)

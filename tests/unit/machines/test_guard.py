@@ -301,6 +301,23 @@ def test_what_people_ask_for_is_done() -> None:
     assert [topic.own.min for topic in world.topics.values()] == [None] * 3
 
 
+def test_what_was_asked_for_a_topic_is_not_asked_for_the_next_of_its_name() -> None:
+    """Else it would be frozen from its first day on, and nobody would know why."""
+    world = quiet_world()
+    life = world.start_guard()
+    say(world, Hold("t1", True, 0, "id-1"))
+    let_pass(world, 20_000)
+    assert world.topics["t1"].own.min == FOREVER
+    deleted = world.topics.pop("t1")
+    let_pass(world, 15_000)
+    world.topics["t1"] = replace(deleted, topic_id="id-new", own=NOT_SET, truth=NOT_SET)
+    let_pass(world, 20_000)
+    assert world.topics["t1"].own == NOT_SET and life.guard.memory.in_force("t1") is None
+    say(world, Hold("t1", True, 0, "id-new"))
+    let_pass(world, 20_000)
+    assert world.topics["t1"].own.min == FOREVER, "the control"
+
+
 def test_what_is_frozen_again_is_frozen_since_then() -> None:
     """Its last cycle is not over yet, but cleaning went on in between."""
     world = quiet_world()
