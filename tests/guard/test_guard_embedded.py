@@ -192,6 +192,32 @@ def test_a_plan_changes_nothing_and_once_does_it(
     assert options_of(orders.bootstrap_servers, "orders")[MIN_LAG].own is None, forced.stderr
 
 
+@pytest.mark.parametrize(
+    ("replicas", "policy"), [([1, 2, 3], "delete"), ([1, 2, 3], "compact,delete"), ([1], "compact")]
+)
+def test_a_memory_that_forgets_is_named(
+    run_sexton: RunSexton, orders: EmbeddedCluster, replicas: list[int], policy: str
+) -> None:
+    """Made by hand, or by a broker that makes topics by itself. When a note is gone nobody knows
+    what was set before, and what is frozen stays so."""
+    orders.create_topic("_sexton_guard", [replicas], {"cleanup.policy": policy})
+    reach = ("-b", orders.bootstrap_servers, "--format", "json")
+    once = run_sexton("guard", "run", "--once", *reach)
+    (finding,) = [each for each in once.json["findings"] if each["code"] == "guard-forgets"]
+    assert once.code == 1 and finding["where"] == "_sexton_guard"
+    assert ("cleanup.policy" in finding["remedy"]) is (policy != "compact")
+    status = run_sexton("guard", "status", *reach)
+    assert "guard-forgets" in {each["code"] for each in status.json["findings"]}
+
+
+def test_a_memory_that_a_guard_made_keeps_its_notes(
+    run_sexton: RunSexton, orders: EmbeddedCluster
+) -> None:
+    once = run_sexton("guard", "run", "--once", "-b", orders.bootstrap_servers, "--format", "json")
+    assert once.code == 0, once.stderr
+    assert "guard-forgets" not in {each["code"] for each in once.json["findings"]}
+
+
 def test_maintenance_freezes_all_and_panic_the_default(
     run_sexton: RunSexton, orders: EmbeddedCluster
 ) -> None:

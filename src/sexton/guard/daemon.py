@@ -26,7 +26,14 @@ from sexton.client.config_changes import AT_ONCE
 from sexton.client.roving import RovingClient
 from sexton.guard.disk import Costs
 from sexton.guard.eyes import Eyes
-from sexton.guard.memory import TOPIC, MemoryCut, MemoryLost, MemoryTopic, still_known
+from sexton.guard.memory import (
+    TOPIC,
+    MemoryCut,
+    MemoryLost,
+    MemoryTopic,
+    forgetful,
+    still_known,
+)
 from sexton.guard.status import FREE, Deed, Status, status_of
 from sexton.machines.guard import Guard
 from sexton.machines.guard_events import (
@@ -131,9 +138,11 @@ class Daemon:
     def status(self) -> Status:
         now_ms, lately = self.now_ms(), tuple(self.lately)
         found = status_of(self.guard, self.costs, now_ms, self.eyes.cluster_id, lately)
-        if self.eyes.sees_moves:
-            return found
-        return replace(found, findings=(*found.findings, UNSEEN_MOVES))
+        more = [forgetful(self.guard, self.memory.partition.topic)]
+        if not self.eyes.sees_moves:
+            more.append(UNSEEN_MOVES)
+        told = tuple(each for each in more if each is not None)
+        return replace(found, findings=(*found.findings, *told)) if told else found
 
     # ── one round ──
 

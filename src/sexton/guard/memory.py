@@ -10,6 +10,10 @@ recall tells.
 still be able to freeze. A note is then on one disk only, until the others are back; each is in the
 guard's log lines, too.
 
+Whoever makes the topic by hand, or has a broker make it, may make one that forgets: where old
+records are deleted, or one disk has all there is. When a note is gone nobody knows what was set
+before, and what is frozen stays so; `forgetful` says it in time.
+
 Should somebody delete the topic, a guard that runs still knows what was in it. `still_known` is
 what has to go into a new one: all that anybody would act on.
 """
@@ -20,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sexton.base.errors import PeerError, Refused, SextonError
+from sexton.base.findings import Finding
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.admin import create_topic
@@ -27,6 +32,7 @@ from sexton.client.appending import append
 from sexton.client.client import Client
 from sexton.client.retrying import Patience, Trying
 from sexton.guard.permissions import needing
+from sexton.machines.guard import Guard
 from sexton.machines.guard_notes import Audited, LastSeen, Maintenance, Memory, Saying, encode
 from sexton.records.few import KeyAndValue
 
@@ -163,6 +169,23 @@ class MemoryTopic:
 
     def start_over(self) -> None:
         self._topic_id, self._next, self._written = None, 0, 0
+
+
+def forgetful(guard: Guard, topic: str) -> Finding | None:
+    """May notes get lost there, as this guard sees it?"""
+    watched = guard.topics.get(topic)
+    if watched is None:
+        return None
+    options, alone = watched.options, not watched.sight.replicated and len(guard.brokers) > 1
+    if options is not None and options.cleanup_policy != "compact":
+        message = "notes are deleted when they are old, and what they speak of stays frozen then"
+        remedy = "set its cleanup.policy to compact"
+    elif alone:
+        message = "one broker has all notes: without its disk what is frozen stays so"
+        remedy = "add replicas to it: `sexton cluster reassign`, or kafka-reassign-partitions"
+    else:
+        return None
+    return Finding("guard-forgets", "error", topic, message, {}, remedy)
 
 
 def still_known(memory: Memory, end: int) -> list[Saying]:
