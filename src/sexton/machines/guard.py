@@ -69,6 +69,7 @@ class Guard:
     missed: dict[tuple[str, str], tuple[int, Watched]] = field(default_factory=dict)
     not_seen: str | None = None  # why, if the last look failed
     unseen: bool = False  # in this round the cluster is seen again after a long time
+    gap: tuple[int, int] = (0, 0)  # the longest time in which nobody looked, from and to
     missing_since_ms: dict[str, int] = field(default_factory=dict)  # noted, and not there
     round: int = 0
     heartbeat_ms: int = 0
@@ -106,6 +107,7 @@ class Guard:
         self.round += 1
         self.unseen = bool(self.last_seen_ms) and self._is_long(now_ms - self.last_seen_ms)
         before_ms = self.views.known_ms or self._vouched_ms(now_ms)
+        self._notice_gap(before_ms, now_ms)
         self.views.look(event.by, now_ms, len(event.brokers))
         self.brokers, self.not_seen = event.brokers, None
         for name in [name for name in self.topics if name not in event.topics]:
@@ -129,6 +131,12 @@ class Guard:
         that is still to come: until then every absence would seem to have begun just now."""
         noted_ms = self.memory.last_seen_ms
         return NEVER if self._is_long(noted_ms - now_ms) else noted_ms
+
+    def _notice_gap(self, before_ms: int, now_ms: int) -> None:
+        """Who left and came back while nobody looked has left no trace. Before the first guard of
+        all there was nobody who could have: that needs no telling."""
+        if before_ms != NEVER and now_ms - before_ms > self.gap[1] - self.gap[0]:
+            self.gap = before_ms, now_ms
 
     def _is_long(self, ms: int) -> bool:
         return ms > self.config.blind_ms

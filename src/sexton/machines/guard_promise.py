@@ -36,10 +36,32 @@ def findings(guard: Guard) -> Iterator[Finding]:
             "guard-memory", "warning", "memory", "some notes are not understood",
             {"notes": guard.memory.not_understood}, "a later version wrote them: use that one",
         )  # fmt: skip
+    yield from _of_gap(guard)
     for name in sorted(guard.topics):
         watched = guard.topics[name]
         if watched.options is None or watched.options.compacted:
             yield from _of_topic(guard, watched, guard.memory.in_force(name))
+
+
+def _of_gap(guard: Guard) -> Iterator[Finding]:
+    """For guards that stay: one that looks once was told when the next look is."""
+    if guard.config.durable_hold:
+        return
+    (from_ms, until_ms), known = guard.gap, guard.topics.values()
+    concerned = [
+        each.sight.name
+        for each in known
+        if each.sight.replicated and each.options is not None and each.options.compacted
+        and each.options.delete_retention_ms <= until_ms - from_ms
+    ]  # fmt: skip
+    if concerned:
+        yield Finding(
+            "guard-gap", "warning", "cluster",
+            "nobody guarded it for longer than delete.retention.ms: a replica that was away "
+            "meanwhile, and is back, may lack deletions",
+            {"from_ms": from_ms, "until_ms": until_ms, "topics": len(concerned)},
+            "audit them: `sexton audit --all-compacted`",
+        )  # fmt: skip
 
 
 def _of_topic(guard: Guard, watched: Watched, entry: Entry | None) -> Iterator[Finding]:

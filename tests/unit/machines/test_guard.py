@@ -24,6 +24,7 @@ from sexton.machines.guard_promise import findings
 from tests.unit.machines.guard_world import CONFIG, Life, World
 
 NOT_SET = Lags()
+DAY_MS = 86_400_000  # as long as this world's topics keep tombstones
 
 
 def quiet_world(config: GuardConfig = CONFIG, own: Lags = NOT_SET) -> World:
@@ -185,6 +186,34 @@ def test_nor_does_it_speak_for_those_that_came_after_it() -> None:
     life = world.start_guard()
     let_pass(world, 8_000)
     assert "guard-doubt" not in codes(life)
+
+
+@pytest.mark.parametrize(
+    ("last_seen_ago_ms", "told"), [(None, False), (DAY_MS - 60_000, False), (DAY_MS, True)]
+)
+def test_that_nobody_guarded_for_long_is_told_though_all_is_well_now(
+    last_seen_ago_ms: int | None, told: bool
+) -> None:
+    """A replica that left and came back meanwhile has left no trace, and may lack deletions."""
+    world = quiet_world()
+    world.now_ms += 3 * DAY_MS
+    if last_seen_ago_ms is not None:
+        say(world, LastSeen(world.now_ms - last_seen_ago_ms))
+    life = world.start_guard()
+    let_pass(world, 8_000)
+    assert ("guard-gap" in codes(life)) is told
+    assert all(topic.own == NOT_SET for topic in world.topics.values()), "there is no doubt either"
+
+
+def test_a_guard_that_was_blind_for_long_says_so() -> None:
+    world = quiet_world()
+    life = world.start_guard()
+    let_pass(world, 8_000)
+    assert "guard-gap" not in codes(life)
+    world.now_ms += DAY_MS
+    let_pass(world, 60_000)
+    assert "guard-gap" in codes(life)
+    assert all(topic.own == NOT_SET for topic in world.topics.values())
 
 
 def test_a_broker_that_was_away_is_one_thing_to_look_at_however_many_partitions() -> None:
