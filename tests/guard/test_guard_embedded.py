@@ -11,9 +11,10 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Producer
 
+from sexton.client.config_changes import BROKER, alter
 from sexton.client.roving import RovingClient
 from sexton.guard.memory import MemoryTopic
-from sexton.guard.panic import recalled
+from sexton.guard.panic import DEFAULT_MIN, recalled
 from sexton.lab.divergences import EMBEDDED_OPTIONS
 from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG, Hold
 from sexton.testing.embedded import EmbeddedCluster
@@ -236,3 +237,22 @@ def test_maintenance_freezes_all_and_panic_the_default(
     assert again.code == 1, "the first note counts"
     assert run_sexton("guard", "panic", "--off", "-b", servers).code == 0
     assert options_of(servers, "orders") == before
+
+
+def test_a_broker_with_a_default_of_its_own_goes_on_and_is_named(
+    run_sexton: RunSexton, orders: EmbeddedCluster
+) -> None:
+    """What is set on one broker goes before what is set on all."""
+    servers = orders.bootstrap_servers
+
+    async def set_on_broker() -> None:
+        async with RovingClient(servers) as client:
+            await alter(client, (BROKER, "2"), [(DEFAULT_MIN, "5")])
+
+    asyncio.run(set_on_broker())
+    panic = run_sexton("guard", "panic", "--yes", "-b", servers, "--format", "json")
+    assert panic.code == 1
+    (finding,) = panic.json["findings"]
+    assert (finding["code"], finding["where"]) == ("guard-panic-misses", "broker 2")
+    assert finding["evidence"] == {DEFAULT_MIN.replace(".", "_"): "5"}
+    assert run_sexton("guard", "panic", "--off", "-b", servers).code == 0

@@ -46,8 +46,8 @@ def command(
     """Stop cleaning of all topics at once, by the default that brokers share.
 
     One change, however many topics there are; it is made after asking, and taken back by --off.
-    Topics with a min.compaction.lag.ms of their own it does not reach: these are named, and
-    `guard freeze` reaches them.
+    Topics with a min.compaction.lag.ms of their own it does not reach, nor brokers on which the
+    default is set for them alone: these are named. `guard freeze` reaches the topics.
     """
     reach = Reach(bootstrap, settings, command_config, data)
     with Output("guard panic", format) as out:
@@ -82,5 +82,13 @@ def _tell(out: Output, result: Panicked) -> None:
                 {"min_compaction_lag_ms": value}, f"sexton guard freeze {topic}",
             )
         )  # fmt: skip
-    for topic, why in result.not_seen.items():
-        out.incomplete(f"options of {topic}", why)
+    for node, value in result.brokers.items():
+        out.finding(
+            Finding(
+                "guard-panic-misses", "warning", f"broker {node}",
+                f"it has a {DEFAULT_MIN} of its own, and cleans all the same",
+                {DEFAULT_MIN.replace(".", "_"): value}, "delete it from this broker's options",
+            )
+        )  # fmt: skip
+    for what, why in result.not_seen.items():
+        out.incomplete(what, why)

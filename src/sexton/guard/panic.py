@@ -1,10 +1,11 @@
 """The panic button: no topic of the cluster is cleaned any more, by one change.
 
 `log.cleaner.min.compaction.lag.ms` is the default of `min.compaction.lag.ms`, and can be set for
-all brokers while they run. It does not reach a topic that has an option of its own; those are
-named, and those that nobody could look at. What was set before is noted first, as for topics, and
-`end` sets it back. One broker alone is not believed in either: a panic that it has not heard of
-would be called over, and the cluster would stay as it is.
+all brokers while they run. It does not reach a topic that has an option of its own, nor a broker on
+which the default is set for it alone; those are named, and those that nobody could look at. What
+was set before is noted first, as for topics, and `end` sets it back. One broker alone is not
+believed in either: a panic that it has not heard of would be called over, and the cluster would
+stay as it is.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from sexton.base.errors import ConfigError
+from sexton.base.errors import ConfigError, PeerError
 from sexton.client.client import Client
 from sexton.client.config_changes import (
     ALL_BROKERS,
@@ -21,6 +22,7 @@ from sexton.client.config_changes import (
     OptionValue,
     alter,
     describe_topics,
+    described,
 )
 from sexton.guard.agreed_options import agreed
 from sexton.guard.eyes import NAMES, all_options
@@ -37,7 +39,8 @@ class Panicked:
     on: bool
     previous: Lags
     not_reached: dict[str, str]  # compacted topics with an option of their own, and its value
-    not_seen: dict[str, str]  # topics whose options could not be looked at, and why
+    not_seen: dict[str, str]  # topics and brokers that could not be looked at, and why
+    brokers: dict[int, str]  # those with a default of their own, and its value
 
 
 async def recalled(memory: MemoryTopic) -> Memory:
@@ -60,7 +63,9 @@ async def begin(client: Client, memory: MemoryTopic) -> Panicked:
             raise ConfigError(DEFAULT_MIN, "is frozen already, and no note says by whom")
         await memory.remember([Panic(True, previous, time.time_ns() // 1_000_000)])
     await _change(client, [(DEFAULT_MIN, FOREVER), (DEFAULT_MAX, FOREVER)])
-    return Panicked(True, previous, *await not_reached(client))
+    topics, not_seen = await not_reached(client)
+    brokers, silent = await _brokers_not_reached(client)
+    return Panicked(True, previous, topics, not_seen | silent, brokers)
 
 
 async def end(client: Client, memory: MemoryTopic) -> Panicked:
@@ -77,7 +82,7 @@ async def end(client: Client, memory: MemoryTopic) -> Panicked:
     if changes:
         await _change(client, changes)
     await memory.remember([Panic(False, known.previous, time.time_ns() // 1_000_000)])
-    return Panicked(False, known.previous, {}, {})
+    return Panicked(False, known.previous, {}, {}, {})
 
 
 async def _defaults(client: Client) -> dict[str, OptionValue]:
@@ -97,9 +102,26 @@ def _own(values: dict[str, OptionValue], name: str) -> str | None:
 async def not_reached(client: Client) -> tuple[dict[str, str], dict[str, str]]:
     """Compacted topics that are cleaned all the same; and those of which nobody knows."""
     topics = (await client.topology()).topics
-    options, failed = all_options(await describe_topics(client, topics, NAMES))
+    options, untold = all_options(await describe_topics(client, topics, NAMES))
+    failed = {f"options of {topic}": why for topic, why in untold.items()}
     found = {}
     for topic, each in sorted(options.items()):
         if each.compacted and each.own.min not in (None, FOREVER):
             found[topic] = each.own.min or ""
+    return found, failed
+
+
+async def _brokers_not_reached(client: Client) -> tuple[dict[int, str], dict[str, str]]:
+    """What is set on one broker goes before what is set on all; only it can tell."""
+    found: dict[int, str] = {}
+    failed: dict[str, str] = {}
+    for node in sorted((await client.topology([])).brokers):
+        try:
+            values = await described(client, (BROKER, str(node)), [DEFAULT_MIN])
+        except PeerError as error:
+            failed[f"options of broker {node}"] = error.why
+            continue
+        own = _own(values, DEFAULT_MIN)
+        if own not in (None, FOREVER):
+            found[node] = own or ""
     return found, failed

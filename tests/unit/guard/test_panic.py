@@ -51,13 +51,13 @@ def test_a_topic_that_may_not_be_looked_at_is_named(
     found: tuple[dict[str, str], dict[str, str]],
 ) -> None:
     reached, seen = found
-    assert reached == {"own": "5"} and seen == {"secret": DENIED.why}
+    assert reached == {"own": "5"} and seen == {"options of secret": DENIED.why}
 
 
 def test_who_panics_hears_that_it_is_not_the_whole_answer() -> None:
     stderr = io.StringIO()
     out = Output("guard panic", Format.jsonl, io.StringIO(), stderr)
-    _tell(out, panic.Panicked(True, Lags(), {}, {"secret": "not allowed"}))
+    _tell(out, panic.Panicked(True, Lags(), {}, {"options of secret": "not allowed"}, {}))
     assert out.exit_code == 3 and "options of secret: not allowed" in stderr.getvalue()
 
 
