@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 
 from sexton.base.partitions import TopicPartition
+from sexton.cli import txn_abort
 from sexton.cli.main import main
+from sexton.cli.output import Output
 from sexton.client.client import Client
 from sexton.client.topology import PartitionPlace
 from sexton.client.transaction_lists import describe_transaction
+from sexton.guard.repair_outcomes import OpenTransaction
 from sexton.lab.divergences import EMBEDDED_OPTIONS
 from sexton.lab.looking import consumed
 from sexton.lab.stage import FOREVER_MS
@@ -106,6 +109,31 @@ def test_what_hangs_is_found_explained_and_aborted(
         "consumers go on",
     )
     assert run("explain", f"{at.topic}:0")[0] == 0
+
+
+def test_what_its_producer_begins_while_we_asked_is_not_aborted(
+    cluster: EmbeddedCluster,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A replica that has missed the end takes the next transaction for the same: it begins at the
+    same offset, and only the coordinator tells that there is another one."""
+    at = stage(cluster, "goes-on")
+    at.begin("p1", "h", "1")
+    all_lose_the_end(cluster, at.topic, lambda: at.abort("p1"))
+    tell = txn_abort._tell
+
+    def begin_another(found: OpenTransaction, out: Output) -> None:
+        tell(found, out)
+        at.begin("p1", "live", "2")
+
+    monkeypatch.setattr(txn_abort, "_tell", begin_another)
+    capsys.readouterr()
+    code, told = abort(run, at.topic, 0)
+    at.commit("p1")
+    assert "live" in consumed(cluster.bootstrap_servers, at.topic).latest
+    assert code == 1 and "Ongoing" in told["error"]["why"], told
 
 
 def test_a_transaction_under_way_is_left_to_its_producer(

@@ -131,6 +131,7 @@ async def _abort(client: Client, found: OpenTransaction, marker: Marker) -> None
 
     producer, at = found.producer, found.partition
     await _check_again(client, found)
+    await _judge_again(client, found)
     epoch, by = marker.producer_epoch, marker.coordinator_epoch
     await write_abort(
         client,
@@ -156,6 +157,16 @@ async def _check_again(client: Client, found: OpenTransaction) -> None:
     if begun.get(found.producer.producer_id) != expected:
         why = f"has changed on the leader, broker {leader}, while we asked"
         raise Refused(KafkaError.INVALID_TXN_STATE, f"{called(found)} {why}", "look again")
+
+
+async def _judge_again(client: Client, found: OpenTransaction) -> None:
+    """Its producer may have begun another one, which replicas that missed the end take for the
+    same: who leads says nothing of that, its coordinator does."""
+    now = await _find(client, found.partition, found.start, found.producer.producer_id)
+    before, ending = found.ending, now.ending
+    changed = (before.ended, before.may_abort) != (ending.ended, ending.may_abort)
+    if changed and not ending.may_abort:
+        raise _refusal(now)
 
 
 async def _find(
