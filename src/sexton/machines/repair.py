@@ -144,12 +144,15 @@ def next_step(job: Job, sight: Sight) -> Step:
         return _tidy(job, sight)
     if sight.leader not in job.sources:
         return _lead(job, sight)
-    if job.helper is not None and job.helper not in sight.isr:
+    node = job.left[0]
+    is_away = node not in sight.replicas or (job.emptied is not None and job.emptied.node == node)
+    # Who is away already is given back first: if the helper has died, too few are in sync.
+    if job.helper is not None and job.helper not in sight.isr and not is_away:
         if job.helper not in sight.replicas:
             replicas = _ordered(job, sight, (*sight.replicas, job.helper))
             return Move(replicas, f"broker {job.helper} holds a copy for the time of the repair")
         return Wait(f"broker {job.helper} copies", job.helper)
-    return _rebuild(job, sight, job.left[0])
+    return _rebuild(job, sight, node)
 
 
 def is_overtaken(job: Job, sight: Sight) -> bool:

@@ -297,3 +297,29 @@ def test_a_replica_that_its_broker_still_holds_is_not_given_back() -> None:
     gone = next_step(job, replace(away, holding=frozenset()))
     assert isinstance(gone, Noted)
     assert isinstance(next_step(gone.job, replace(away, holding=frozenset())), Move)
+
+
+# ── who helps dies ──
+
+
+@pytest.mark.parametrize("is_assigned", [True, False])
+def test_who_is_away_is_given_back_though_the_broker_that_helps_is_down(is_assigned: bool) -> None:
+    """Broker 3 was taken away because 4 was there: without both of them one is in sync alone, and
+    nobody can write. To wait for 4, which may never come back, would keep it so."""
+    job = Job(AT, (1, 3), (3,), (1,), 2, helper=4)
+    replicas = (1, 4) if is_assigned else (1,)
+    seen = Sight(1, 5, replicas, (1,), False, frozenset({1, 3}))
+    step = next_step(job, seen)
+    assert isinstance(step, Noted) and step.job.emptied is not None, "its copy is deleted"
+    back = next_step(step.job, seen)
+    assert isinstance(back, Move) and back.replicas == (1, 3, *replicas[1:])
+    returned = replace(seen, replicas=back.replicas, holding=frozenset({3}))
+    assert next_step(step.job, returned) == Wait("broker 3 copies from broker 1", 3)
+    rebuilt = next_step(step.job, replace(returned, isr=(1, 3)))
+    assert isinstance(rebuilt, Noted) and rebuilt.job.rebuilt == (3,)
+
+
+def test_but_nobody_is_taken_away_without_help() -> None:
+    job = Job(AT, (1, 3), (3,), (1,), 2, helper=4)
+    seen = Sight(1, 5, (1, 3, 4), (1, 3), False, frozenset({1, 3}), frozenset({3}))
+    assert next_step(job, seen) == Wait("broker 4 copies", 4)
