@@ -86,7 +86,10 @@ def _of_topic(guard: Guard, watched: Watched, entry: Entry | None) -> Iterator[F
             yield Finding(
                 "guard-foreign-freeze", "warning", name,
                 "it is frozen and no note says by whom: the guard leaves it alone",
-                {"last_known": _lags(known)}, "if nobody wants that, delete min.compaction.lag.ms",
+                {"last_known": _lags(known)},
+                "if a `sexton repair` of it was interrupted, run it again: it knows what was set; "
+                "else, if nobody wants that, delete min.compaction.lag.ms, and see to "
+                "max.compaction.lag.ms, which may be raised as well",
             )  # fmt: skip
         return
     if entry.note.state == "frozen" and watched.unfrozen_since_ms is not None:
