@@ -118,9 +118,11 @@ def test_a_look_of_the_guard_is_four_requests(asked: Counter[str]) -> None:
             daemon = Daemon(client, GuardConfig())
             await daemon.once()  # until there is nothing left to note
             asked.clear()
+            before = _metric(daemon)
             for _ in range(10):
                 await daemon.round()
             assert asked == Counter({name: 10 * count for name, count in look.items()})
+            assert _metric(daemon) - before == asked  # it tells of itself what brokers see
             asked.clear()
             daemon._began_ms += 61_000  # a minute later, the options and the note
             await daemon.round()
@@ -132,6 +134,12 @@ def test_a_look_of_the_guard_is_four_requests(asked: Counter[str]) -> None:
         for number in range(10):
             kafka.create_topic(f"orders-{number}", 12, {"cleanup.policy": "compact"})
         asyncio.run(guard(kafka.bootstrap_servers))
+
+
+def _metric(daemon: Daemon) -> Counter[str]:
+    told = daemon.counters.items()
+    name = "sexton_guard_requests_total"
+    return Counter({labels[0][1]: count for (metric, labels), count in told if metric == name})
 
 
 # ── the audit ──

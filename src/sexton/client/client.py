@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Self, TypeVar
@@ -44,6 +45,7 @@ class Client:
     def __init__(self, bootstrap_servers: str, config: ClientConfig | None = None) -> None:
         self._bootstrap = addresses_in(bootstrap_servers)
         self._config = config or ClientConfig()
+        self.asked: Counter[str] = Counter()  # requests that were sent, by API
         self._known: dict[int, BrokerAddress] = {}
         self._dialled: set[int] = set()  # at the address that is known
         self._connections: dict[Address, Connection] = {}
@@ -207,7 +209,7 @@ class Client:
 
     async def _dial(self, address: Address) -> Connection:
         try:
-            connection = await connect(*address, self._config)
+            connection = await connect(*address, self._config, self.asked)
         except PeerError as failure:
             self._unreached[address] = time.monotonic(), failure
             raise

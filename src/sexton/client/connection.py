@@ -23,7 +23,7 @@ import errno
 import os
 import ssl
 import struct
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -92,8 +92,9 @@ class _Waiting:
 class Connection(asyncio.BufferedProtocol):
     """Made by `connect`."""
 
-    def __init__(self, peer: str, config: ClientConfig) -> None:
+    def __init__(self, peer: str, config: ClientConfig, asked: Counter[str]) -> None:
         self.peer = peer
+        self._asked = asked
         self.features: dict[str, int] = {}  # what the cluster has agreed on, such as group.version
         self._config = config
         self._versions: dict[int, range] = {}  # by API key, what the broker answers
@@ -147,6 +148,7 @@ class Connection(asyncio.BufferedProtocol):
         timer = loop.call_later(patience_ms / 1000, self._too_late, future, why)
         self._waiting.append(_Waiting(self._sent, api.name, api.response, version, future, timer))
         self._transport.write(frame)
+        self._asked[api.name] += 1
         return cast("R", await future)
 
     def _too_late(self, future: asyncio.Future[Response], why: str) -> None:
@@ -298,16 +300,21 @@ def _hint_about(error: OSError, config: ClientConfig) -> str | None:
     return WRONG_PROTOCOL if in_handshake else None
 
 
-async def connect(host: str, port: int, config: ClientConfig) -> Connection:
-    """A connection to whoever listens there, once it has said what it speaks."""
+async def connect(
+    host: str, port: int, config: ClientConfig, asked: Counter[str] | None = None
+) -> Connection:
+    """A connection to whoever listens there, once it has said what it speaks.
+
+    `asked` counts, by API, what is sent on it.
+    """
     peer = f"{host}:{port}"
     loop = asyncio.get_running_loop()
     patience_ms = config.socket_connection_setup_timeout_ms
     try:
         async with asyncio.timeout(patience_ms / 1000):
             _transport, connection = await loop.create_connection(
-                lambda: Connection(peer, config), host, port, ssl=config.tls,
-                happy_eyeballs_delay=NEXT_ADDRESS_S,
+                lambda: Connection(peer, config, Counter() if asked is None else asked), host, port,
+                ssl=config.tls, happy_eyeballs_delay=NEXT_ADDRESS_S,
             )  # fmt: skip
     except TimeoutError:
         raise NoAnswer(peer, f"no connection within {patience_ms} ms") from None

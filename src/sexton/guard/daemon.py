@@ -22,7 +22,6 @@ from dataclasses import replace
 
 from sexton.base.errors import SextonError
 from sexton.base.findings import Finding
-from sexton.client.config_changes import AT_ONCE
 from sexton.client.roving import RovingClient
 from sexton.guard.disk import Costs
 from sexton.guard.eyes import Eyes
@@ -78,7 +77,7 @@ class Daemon:
         self.eyes = Eyes(client, self.now_ms)
         self.memory = MemoryTopic(client, memory_topic, config.patience_ms)
         self.costs = Costs()
-        self.counters: Counter[tuple[str, Labels]] = Counter()
+        self._counted: Counter[tuple[str, Labels]] = Counter()
         self.round_s = 0.0
         self.lately: deque[Deed] = deque(maxlen=MOST_DEEDS)
         self.acts = True  # False: only looks
@@ -89,6 +88,12 @@ class Daemon:
         self._disk_ms = -DISK_MS
         self._disk_topics: Set[str] = frozenset()  # those of the last look
         self._known: frozenset[str] = frozenset()  # findings that were told
+
+    @property
+    def counters(self) -> Counter[tuple[str, Labels]]:
+        asked = self._client.asked.items()
+        name = "sexton_guard_requests_total"
+        return self._counted + Counter({(name, (("api", api),)): count for api, count in asked})
 
     def now_ms(self) -> int:
         return self._began_ms + int((time.monotonic() - self._began) * 1000)
@@ -166,12 +171,9 @@ class Daemon:
         if not self._ready:
             await self._begin()
         looks = self.guard.handle(await self.eyes.see())
-        self._count("requests", ("for", "metadata"))
-        self._count("requests", ("for", "reassignments"))
         for look in looks:
             assert isinstance(look, Describe)
             self.guard.handle(await self.eyes.describe(look.topics))
-            self._count("requests", ("for", "options"), -(-len(look.topics) // AT_ONCE))
         await self._recall()
         again = False
         for number in range(1, MOST_DECISIONS + 1):
@@ -193,7 +195,6 @@ class Daemon:
         looks = [topic for each in effects if isinstance(each, Describe) for topic in each.topics]
         if looks:
             self.guard.handle(await self.eyes.describe(looks, elsewhere=number))
-            self._count("requests", ("for", "options"), -(-len(looks) // AT_ONCE))
         return bool(notes or looks)
 
     def _decide(self) -> list[Effect]:
@@ -225,7 +226,6 @@ class Daemon:
         if self._lost is not None:
             await self._remember_anew(self._lost)
             return
-        self._count("requests", ("for", "memory"), 2)
         self.guard.handle(Recalled(self.now_ms(), records))
 
     async def _remember_anew(self, lost: MemoryLost) -> None:
@@ -263,13 +263,11 @@ class Daemon:
                            "previous_max": saying.previous.max or "not set"},
                 )  # fmt: skip
         await self.memory.remember(sayings)
-        self._count("requests", ("for", "memory"))
 
     async def _forget(self, effects: Sequence[Forget]) -> None:
         keys = [key for effect in effects for key in effect.keys]
         if keys:
             await self.memory.forget(keys)
-            self._count("requests", ("for", "memory"))
 
     # ── acts ──
 
@@ -288,7 +286,6 @@ class Daemon:
                 log.info(what, extra=facts)
             else:
                 log.warning(what, extra={**facts, "why": outcome.why})
-        self._count("requests", ("for", "changes"), -(-len(changes) // AT_ONCE))
 
     def _deed(self, topic: str, freezes: bool) -> Deed:
         entry = self.guard.memory.in_force(topic)
@@ -313,7 +310,6 @@ class Daemon:
             if topic in frozen and size.is_of(frozen[topic].note)
         )
         await self.costs.look(self._client, self.guard.brokers, frozen, now_ms)
-        self._count("requests", ("for", "disks"), len(self.guard.brokers))
         await self._note_sizes(frozen)
 
     async def _note_sizes(self, frozen: Mapping[str, Entry]) -> None:
@@ -343,7 +339,5 @@ class Daemon:
                 log.log(level, finding.message, extra=facts)
         self._known = frozenset(found)
 
-    def _count(self, name: str, *labels_and_amount: tuple[str, str] | int) -> None:
-        labels = tuple(each for each in labels_and_amount if isinstance(each, tuple))
-        amount = sum(each for each in labels_and_amount if isinstance(each, int)) or 1
-        self.counters[f"sexton_guard_{name}_total", labels] += amount
+    def _count(self, name: str, *labels: tuple[str, str]) -> None:
+        self._counted[f"sexton_guard_{name}_total", labels] += 1

@@ -36,7 +36,7 @@ METRICS: dict[str, tuple[str, str]] = {
     ),
     "sexton_guard_findings": ("gauge", "What people should know of, by code and severity."),
     "sexton_guard_rounds_total": ("counter", "Looks at the cluster, by outcome."),
-    "sexton_guard_requests_total": ("counter", "Requests to brokers, by what they are for."),
+    "sexton_guard_requests_total": ("counter", "Requests to brokers, by API."),
     "sexton_guard_notes_total": ("counter", "Notes that were written to the memory, by state."),
     "sexton_guard_freezes_total": ("counter", "Topics that were frozen."),
     "sexton_guard_thaws_total": ("counter", "Topics that were set back."),
