@@ -50,10 +50,22 @@ def main(arguments: Sequence[str]) -> int:
 
 def prepare_streams() -> None:
     """Names and keys may hold any bytes; printing them must not fail, whatever the locale."""
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)  # tests put simpler streams here
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+
+
+def _open_what_is_closed() -> None:
+    """Who starts us without a stream (`>&-`) wants silence there; Python gives us None for it.
+
+    The stream's number is taken too: the next file or socket would get it, and our words with it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
 
 
 def _call(arguments: list[str]) -> int:

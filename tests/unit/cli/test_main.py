@@ -211,6 +211,21 @@ def test_a_full_disk_is_said_in_two_lines(chosen: str) -> None:
     assert result.stderr == f"error: output: no space left on device\nhint: {NO_ROOM}\n"
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_who_closes_a_stream_gets_silence_there_and_the_exit_code(closed: str) -> None:
+    command = [sys.executable, "-m", "sexton.cli.main", "sim", "faults"]
+    done = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *command], capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (b"killed-leader" in done.stdout) == (">&-" not in closed.split())
+
+
+def test_a_question_to_nobody_is_answered_by_what_to_add() -> None:
+    command = f"{sys.executable} -m sexton.cli.main guard panic -b localhost:1 <&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --yes: is needed to stop cleaning of all topics")
+
+
 @pytest.mark.parametrize(
     ("error", "hint"),
     [
