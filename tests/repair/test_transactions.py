@@ -49,6 +49,13 @@ def run(cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str]) -> Run:
     return txn
 
 
+@pytest.fixture(scope="module")
+def there(cluster: EmbeddedCluster) -> str:
+    """A topic with one partition, and nothing in it."""
+    cluster.create_topic("there", 1)
+    return "there"
+
+
 def abort(run: Run, topic: str, start: int, *more: str) -> tuple[int, dict[str, Any]]:
     return run("abort", "--topic", topic, "--partition", "0", "--start-offset", str(start), *more)
 
@@ -184,6 +191,34 @@ def test_a_state_that_kafka_does_not_have_is_wrong_usage(run: Run) -> None:
     assert code == 2
     assert told["error"]["subject"] == "the transaction state ongoing"
     assert "Ongoing, PrepareCommit" in told["error"]["hint"]
+
+
+def test_a_pattern_that_is_no_regular_expression_is_wrong_usage(run: Run) -> None:
+    code, told = run("list", "--transactional-id-pattern", "*")
+    assert code == 2
+    assert told["error"]["subject"] == "the pattern *"
+    assert "orders-.*" in told["error"]["hint"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "subject"),
+    [
+        ("explain nowhere:0", "nowhere"),
+        ("explain there:7", "there:7"),
+        ("abort --topic there --partition 7 --start-offset 0", "there:7"),
+        ("describe-producers --topic there --partition 7", "there:7"),
+        ("find-hanging --topic nowhere", "nowhere"),
+        ("find-hanging --topic there --partition 7", "there:7"),
+        ("find-hanging --topic there --broker-id 9", "--broker-id 9"),
+        ("find-hanging --broker-id 9", "--broker-id 9"),
+    ],
+)
+def test_what_is_not_there_is_wrong_usage_and_not_called_healthy(
+    there: str, run: Run, asked: str, subject: str
+) -> None:
+    code, told = run(*asked.split())
+    assert code == 2 and told["error"]["kind"] == "config-error"
+    assert told["error"]["subject"] == subject and told["error"]["hint"]
 
 
 def test_a_replica_that_is_away_makes_it_incomplete_and_no_alarm(

@@ -15,6 +15,7 @@ from sexton.cli.cluster_reach import (
     DataOption,
     Reach,
     SettingsOption,
+    places_named,
 )
 from sexton.cli.consent import YesOption, consent
 from sexton.cli.naming import place_named
@@ -80,6 +81,7 @@ def command(
     async def work(client: Client) -> tuple[list[Row], list[Election]]:
         from sexton.client import admin
 
+        await places_named(client, chosen)
         if leader is not None:
             await _prefer(client, chosen, leader)
         kind = admin.UNCLEAN if unclean else admin.PREFERRED

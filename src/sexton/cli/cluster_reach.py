@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from sexton.base.errors import no_such_partition, no_such_topic
 from sexton.cli.durations import milliseconds
 from sexton.cli.options import (
     BOOTSTRAP_SERVERS,
@@ -30,7 +31,9 @@ from sexton.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from sexton.base.partitions import TopicPartition
     from sexton.client.client import Client
+    from sexton.client.topology import PartitionPlace, Topology
 
 __all__ = [
     "BootstrapOption",
@@ -116,6 +119,31 @@ class Reach:
                 return await work(client)
 
         return asyncio.run(run())
+
+
+def must_have(topology: Topology, *names: str) -> None:
+    """What somebody named and is not there is wrong usage, said before anything is done."""
+    if missing := [name for name in names if name not in topology.topics]:
+        raise no_such_topic(*missing)
+
+
+async def places_named(
+    client: Client, partitions: Sequence[TopicPartition]
+) -> list[PartitionPlace]:
+    """Where the partitions live that somebody named; the same if one is not there."""
+    topics = list(dict.fromkeys(at.topic for at in partitions))
+    topology = await client.topology(topics)
+    must_have(topology, *topics)
+    for at in partitions:
+        there = topology.topics[at.topic].partitions
+        if at.partition not in there:
+            raise no_such_partition(*at, len(there))
+    return [topology.place(at) for at in partitions]
+
+
+async def place_of(client: Client, at: TopicPartition) -> PartitionPlace:
+    (place,) = await places_named(client, [at])
+    return place
 
 
 def numbers(nodes: Sequence[int]) -> str:

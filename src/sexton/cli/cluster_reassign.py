@@ -16,6 +16,7 @@ from sexton.cli.cluster_reach import (
     Reach,
     SettingsOption,
     numbers,
+    places_named,
 )
 from sexton.cli.naming import place_named
 from sexton.cli.options import FormatOption
@@ -71,6 +72,7 @@ def command(
         from sexton.client import admin
 
         if wanted:
+            await places_named(client, list(wanted))
             await admin.reassign(client, wanted)
             if wait:
                 await _until_still(client, list(wanted))

@@ -14,6 +14,7 @@ from sexton.cli.cluster_reach import (
     Reach,
     SettingsOption,
     TopicArguments,
+    must_have,
     numbers,
 )
 from sexton.cli.consent import YesOption, consent
@@ -96,6 +97,8 @@ def command(
     async def work(client: Client) -> Topology:
         from sexton.client import admin
 
+        if topics and not create:
+            must_have(await client.topology(topics), *topics)
         for topic in topics or ():
             if create:
                 sizes = partitions or admin.DEFAULT, replication_factor or admin.DEFAULT
@@ -109,8 +112,7 @@ def command(
             consent("cluster topics", f"delete {_called(topics or [])}", yes)
         topology = Reach(bootstrap, settings, command_config, data).with_client(work)
         if topics and not delete:
-            for topic in topics:
-                topology.topic(topic)  # is there one?
+            must_have(topology, *topics)  # one that was just made may go again at once
             out.rows("partitions", PARTITIONS, _partitions(topology))
         elif not delete:
             out.rows("topics", TOPICS, _topics(topology))

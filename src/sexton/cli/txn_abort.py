@@ -15,6 +15,7 @@ from sexton.cli.cluster_reach import (
     DataOption,
     Reach,
     SettingsOption,
+    place_of,
 )
 from sexton.cli.consent import YesOption, consent
 from sexton.cli.options import FormatOption
@@ -174,7 +175,7 @@ async def _find(
 ) -> OpenTransaction:
     from sexton.guard.repair_outcomes import open_transactions, views_of
 
-    views = await views_of(client, await client.place(at))
+    views = await views_of(client, await place_of(client, at))
     found = [
         each
         for each in await open_transactions(client, at, views)

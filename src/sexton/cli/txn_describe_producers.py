@@ -11,6 +11,7 @@ from sexton.cli.cluster_reach import (
     DataOption,
     Reach,
     SettingsOption,
+    place_of,
 )
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
@@ -58,7 +59,7 @@ def command(
     async def work(client: Client) -> list[ReplicaView]:
         from sexton.guard.repair_outcomes import views_of
 
-        views = await views_of(client, await client.place(at))
+        views = await views_of(client, await place_of(client, at))
         chosen = [view for view in views if broker is None or view.node == broker]
         if not chosen:
             who = ", ".join(str(view.node) for view in views)

@@ -15,6 +15,7 @@ from sexton.cli.cluster_reach import (
     DataOption,
     Reach,
     SettingsOption,
+    place_of,
 )
 from sexton.cli.naming import place_named
 from sexton.cli.options import FormatOption
@@ -82,7 +83,7 @@ class Looked:
 async def _look(client: Client, at: TopicPartition) -> Looked:
     from sexton.guard.repair_outcomes import open_transactions, views_of
 
-    place = await client.place(at)
+    place = await place_of(client, at)
     views = await views_of(client, place)
     return Looked(place, views, await open_transactions(client, at, views))
 

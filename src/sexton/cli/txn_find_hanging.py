@@ -18,6 +18,8 @@ from sexton.cli.cluster_reach import (
     DataOption,
     Reach,
     SettingsOption,
+    must_have,
+    place_of,
 )
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
@@ -36,6 +38,7 @@ from sexton.report.tables import Column, number
 
 if TYPE_CHECKING:
     from sexton.client.client import Client
+    from sexton.client.topology import Topology
     from sexton.guard.repair_outcomes import OpenTransaction
 
 EXAMPLES = (
@@ -161,7 +164,9 @@ async def _by_broker(client: Client, asked: Asked) -> dict[int, list[TopicPartit
     """Who is asked about what."""
     topology = await client.topology(None if asked.topic is None else [asked.topic])
     if asked.topic is not None:
-        topology.topic(asked.topic)  # says if it is not there
+        must_have(topology, asked.topic)
+    if asked.topic is not None and asked.partition is not None:
+        await place_of(client, TopicPartition(asked.topic, asked.partition))
     found: dict[int, list[TopicPartition]] = {}
     for topic in topology.topics.values():
         for place in topic.partitions.values():
@@ -170,7 +175,18 @@ async def _by_broker(client: Client, asked: Asked) -> dict[int, list[TopicPartit
             if asked.broker is None or asked.broker in place.replicas:
                 node = place.leader if asked.broker is None else asked.broker
                 found.setdefault(node, []).append(place.partition)
+    if not found and asked.broker is not None:
+        _must_be_there(asked, topology)
     return found
+
+
+def _must_be_there(asked: Asked, topology: Topology) -> None:
+    """A broker that has nothing of what was asked for: nothing was looked at, and nothing found."""
+    if asked.topic is None and asked.broker in topology.brokers:
+        return  # it is new here
+    why = f"has no replica of {asked.topic or 'anything'}"
+    there = ", ".join(map(str, sorted(topology.brokers)))
+    raise ConfigError(f"--broker-id {asked.broker}", why, f"the brokers are {there}")
 
 
 async def _old(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from sexton.base.errors import ConfigError, PeerError, Refused
+from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.connection import error_name, refused
@@ -57,9 +58,10 @@ async def list_transactions(
     duration_ms: int | None = None,
     pattern: str | None = None,
 ) -> ListedTransactions:
-    """Of all brokers; each filter that is given must fit. ConfigError if they know no such state.
+    """Of all brokers; each filter that is given must fit.
 
-    A broker lists nothing for a state that it does not know: misspelt, it would look like none.
+    ConfigError if they know no such state, or do not understand the pattern. A broker lists nothing
+    for a state that it does not know: misspelt, it would look like none.
     """
     request = ListTransactionsRequest(
         list(states), list(producer_ids), -1 if duration_ms is None else duration_ms, pattern
@@ -71,6 +73,9 @@ async def list_transactions(
 
     async def ask(node: int) -> list[ListedTransaction]:
         answer = await (await client.broker(node)).ask(request, versions)
+        if answer.error_code == KafkaError.INVALID_REGULAR_EXPRESSION:
+            why = f"is no regular expression that broker {node} understands"
+            raise ConfigError(f"the pattern {pattern}", why, "as in 'orders-.*'")
         if answer.error_code:
             raise refused(answer.error_code, f"transactions of broker {node}")
         if answer.unknown_state_filters:

@@ -151,11 +151,48 @@ def test_a_leader_is_chosen(run_sexton: RunSexton, data: Path, orders: str) -> N
 
 
 def test_an_election_that_cannot_be_held_is_named(
-    run_sexton: RunSexton, data: Path, bootstrap: str
+    run_sexton: RunSexton, data: Path, orders: str
 ) -> None:
-    answer = run_sexton("cluster", "elect", "nope-0", "--data", data)
+    def led_by() -> int:
+        shown = run_sexton("cluster", "topics", orders, "--data", data, "--format", "json").json
+        leader: int = shown["partitions"][0]["leader"]
+        return leader
+
+    preferred = led_by()
+    assert run_sexton("cluster", "kill", preferred, "--data", data).code == 0
+    wait_until(lambda: led_by() != preferred, "another leads")
+    answer = run_sexton("cluster", "elect", "orders-0", "--data", data)
     assert answer.code == 3
-    assert "incomplete: nope-0: UNKNOWN_TOPIC_OR_PARTITION" in answer.stderr
+    assert "incomplete: orders-0: PREFERRED_LEADER_NOT_AVAILABLE" in answer.stderr
+    assert run_sexton("cluster", "restart", preferred, "--data", data).code == 0
+    answer = run_sexton("cluster", "elect", "orders-0", "--leader", preferred, "--data", data)
+    assert answer.code == 0, "the control: it is back"
+
+
+@pytest.mark.parametrize(
+    ("words", "subject"),
+    [
+        (("elect", "nope:0"), "nope"),
+        (("elect", "orders:0", "orders:9"), "orders:9"),
+        (("elect", "orders:9", "--leader", "1"), "orders:9"),
+        (("reassign", "nope:0=1"), "nope"),
+        (("reassign", "orders:9=1"), "orders:9"),
+        (("reassign", "orders:9", "--cancel"), "orders:9"),
+        (("topics", "orders", "nope"), "nope"),
+        (("topics", "nope", "--delete", "--yes"), "nope"),
+        (("offsets", "nope"), "nope"),
+        (("clean", "nope"), "nope"),
+    ],
+)
+def test_what_was_named_and_is_not_there_is_told_in_the_same_words_by_all(
+    run_sexton: RunSexton, data: Path, orders: str, words: tuple[str, ...], subject: str
+) -> None:
+    answer = run_sexton("cluster", *words, "--data", data, "--format", "json")
+    told = answer.json["error"]
+    kind = "partition" if ":" in subject else "topic"
+    assert (told["kind"], told["subject"]) == ("config-error", subject)
+    assert told["why"] == f"there is no such {kind}" and told["hint"]
+    assert answer.code == 2
 
 
 def test_replicas_are_moved_and_back(run_sexton: RunSexton, data: Path, orders: str) -> None:
