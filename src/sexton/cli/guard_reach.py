@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from sexton.base.errors import ConfigError, PeerError
+from sexton.base.errors import ConfigError
 from sexton.cli.cluster_reach import CONNECT_TIMEOUT_MS, Reach
 from sexton.cli.durations import milliseconds
-from sexton.cli.failures import NO_ANSWER
 from sexton.cli.options import BOOTSTRAP_SERVERS
 from sexton.cli.output import Output
 from sexton.machines.guard_events import GuardConfig
@@ -137,8 +136,8 @@ async def looked(daemon: Daemon) -> Status:
 async def done(daemon: Daemon) -> Status:
     """What there is when all has been done that can be done now."""
     status = await daemon.once()
-    if status.not_seen is not None:
-        raise PeerError("the cluster", f"cannot be seen: {status.not_seen}", NO_ANSWER)
+    if daemon.failure is not None:
+        raise daemon.failure  # as it was met: it knows whose fault it is, and the remedy
     return status
 
 

@@ -82,6 +82,7 @@ class Daemon:
         self.lately: deque[Deed] = deque(maxlen=MOST_DEEDS)
         self.acts = True  # False: only looks
         self.told: list[Effect] = []  # what it would do, if it does not
+        self.failure: SextonError | None = None  # of the last round
         self._ready = False
         self._lost: MemoryLost | None = None  # and what we know is not in a new one yet
         self._done = 0  # notes and changes
@@ -153,10 +154,11 @@ class Daemon:
 
     async def round(self) -> bool:
         """True: look again at once."""
-        began = time.monotonic()
+        began, self.failure = time.monotonic(), None
         try:
             again = await self._round()
         except SextonError as error:
+            self.failure = error
             self.guard.handle(NotSeen(self.now_ms(), f"{error.subject}: {error.why}"))
             self._count("rounds", ("outcome", "failed"))
             log.warning("round failed", extra={"why": str(error)})

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from sexton.cli import registry
+from sexton.cli.failures import NO_ANSWER
 from sexton.cli.main import build_command, named_command
 from sexton.cli.registry import Entry
 from tests.conftest import Result, RunSexton
@@ -308,11 +309,11 @@ def test_a_broker_that_is_not_there_is_named(
     there = f"127.0.0.1:{closed_port}"
     result = run_sexton(*with_arguments(entry), "-b", there, "--format", "json")
     assert_says_what_and_what_to_do(result)
-    assert there in result.stderr
     assert result.code == 1
     assert (result.json["sexton"], result.json["command"]) == (1, entry.path)
     assert result.json["ok"] is False
-    assert result.json["error"]["hint"]
+    told = result.json["error"]
+    assert (told["kind"], told["subject"], told["hint"]) == ("no-answer", there, NO_ANSWER)
 
 
 @of_clusters
