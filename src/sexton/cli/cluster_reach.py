@@ -88,7 +88,7 @@ class Reach:
     @property
     def is_ours(self) -> bool:
         """Nobody named a broker: it is the cluster of `sexton up`."""
-        return self.bootstrap is None and not self._named()
+        return self.bootstrap is None and self._named() is None
 
     def _named(self) -> str | None:
         given = merged_settings(self.settings, self.command_config)

@@ -101,7 +101,7 @@ def client_settings(
     merged = merged_settings(settings, command_config)
     if bootstrap is not None:
         merged[BOOTSTRAP_SERVERS] = bootstrap
-    if not merged.get(BOOTSTRAP_SERVERS):
+    if BOOTSTRAP_SERVERS not in merged:  # an empty one names no broker, as with `-b "$UNSET"`
         with control_or_broker(data) as control:
             merged[BOOTSTRAP_SERVERS] = str(control.ask("addresses")["bootstrap_servers"])
     elif data is not None:

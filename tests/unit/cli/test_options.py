@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from sexton.base.errors import ConfigError
 from sexton.cli.options import client_settings, must_be_a_directory, must_be_writable
+from tests.conftest import RunSexton
 
 
 def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
@@ -24,6 +26,20 @@ def test_no_broker_named_is_said_with_a_remedy(tmp_path: Path) -> None:
         client_settings(None, ["client.id=x"], None, tmp_path)
     assert (error.value.subject, error.value.why) == (str(tmp_path), "no cluster runs there")
     assert error.value.hint and error.value.hint.endswith("name a broker: -b localhost:9092")
+
+
+@pytest.mark.parametrize("named", ["", " ", ","])
+def test_a_variable_that_is_not_set_names_no_broker_and_not_the_cluster_of_up(
+    named: str, run_sexton: RunSexton, tmp_path: Path
+) -> None:
+    """`-b "$KAFKA"` means some Kafka: what is done to it must not be done to another."""
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers={named}\n")
+    ways = ("-b", named), ("-X", f"bootstrap.servers={named}"), ("--command-config", file)
+    for command, way in product((("guard", "panic", "--yes"), ("cluster", "status")), ways):
+        result = run_sexton(*command, *way)
+        assert result.stderr.startswith("error: bootstrap.servers: "), (command, way)
+        assert result.code == 2
 
 
 def test_a_broker_and_a_data_directory_are_two_clusters(tmp_path: Path) -> None:
