@@ -229,7 +229,9 @@ def unreachable(failures: Sequence[PeerError]) -> PeerError:
     if len(failures) == 1:
         return failures[0]
     tried = ", ".join(error.subject for error in failures)
-    return PeerError(tried, "no broker can be reached", f"the first: {failures[0].why}")
+    silent = all(isinstance(error, NoAnswer) for error in failures)
+    why = f"no broker can be reached; the first: {failures[0].why}"
+    return (NoAnswer if silent else PeerError)(tried, why, failures[0].hint)
 
 
 def addresses_in(bootstrap_servers: str) -> list[Address]:

@@ -307,7 +307,7 @@ async def connect(
 
     `asked` counts, by API, what is sent on it.
     """
-    peer = f"{host}:{port}"
+    peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"  # as it is written in -b
     loop = asyncio.get_running_loop()
     patience_ms = config.socket_connection_setup_timeout_ms
     try:

@@ -316,6 +316,17 @@ def test_a_broker_that_is_not_there_is_named(
     assert (told["kind"], told["subject"], told["hint"]) == ("no-answer", there, NO_ANSWER)
 
 
+@pytest.mark.parametrize("command", ["cluster status", "guard plan"])
+def test_brokers_of_whom_none_is_there_are_told_like_one(
+    command: str, run_sexton: RunSexton, closed_port: int
+) -> None:
+    there = f"127.0.0.1:{closed_port}, [::1]:{closed_port}"
+    result = run_sexton(*command.split(), "-b", there, "--format", "json")
+    told = result.json["error"]
+    assert (told["kind"], told["subject"], told["hint"]) == ("no-answer", there, NO_ANSWER)
+    assert "connection refused" in told["why"]
+
+
 @of_clusters
 def test_without_a_broker_it_is_the_cluster_of_up_and_if_there_is_none_that_is_said(
     entry: Entry, run_sexton: RunSexton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
