@@ -128,12 +128,47 @@ def test_a_scenario_of_the_lab_runs_there(lean: Installed) -> None:
     assert "tombstone-divergence" in told
 
 
-def test_what_lacks_is_said_in_one_sentence(lean: Installed) -> None:
-    told = lean.sexton("demo", code=2).stderr
-    assert told.splitlines() == [
-        "error: confluent-kafka: is not installed",
-        'hint: pip install "sexton[retry]"',
-    ]
+CLIENT = ("confluent-kafka: is not installed", 'pip install "sexton[retry]"')
+ROCKSDB = ("rocksdict: is not installed", 'pip install "sexton[stores]"')
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "hint"),
+    [
+        ("demo", *CLIENT),
+        ("lab run stale-disk", CLIENT[0], f"{CLIENT[1]}, or choose --on sim, which needs nothing"),
+        ("lab run stale-disk --on moon", "--on moon: is no place", "sim, embedded, kafka or"),
+        ("lab run eos-checkpoint", *ROCKSDB),
+        ("lab run eos-checkpoint --on kafka", *ROCKSDB),
+        ("lab run eos-streams --on kafka", *CLIENT),
+        ("lab run eos-offsets --on moon", "--on moon: eos-offsets is not played there", "choose"),
+    ],
+)
+def test_what_lacks_is_said_in_one_sentence_and_before_anything_is_begun(
+    lean: Installed, words: str, error: str, hint: str
+) -> None:
+    told = lean.sexton(*words.split(), code=2)
+    first, second = told.stderr.splitlines()
+    assert first == f"error: {error}" and second.startswith(f"hint: {hint}")
+    assert told.stdout == ""
+
+
+def test_an_application_without_its_database_does_not_begin(lean: Installed) -> None:
+    told = lean.run("-c", APPLICATION, code=1)
+    assert told.stdout == ""
+    assert 'rocksdict: is not installed (pip install "sexton[stores]"' in told.stderr
+
+
+APPLICATION = """
+from sexton.stores import App, Task
+from sexton.testing import EmbeddedCluster
+
+with EmbeddedCluster(brokers=1) as kafka:
+    kafka.create_topic("words", 1)
+    task = Task("counts", input="words", process=lambda key, value, store: [])
+    with App("counting", [task], bootstrap_servers=kafka.bootstrap_servers):
+        print("it runs")
+"""
 
 
 @pytest.mark.parametrize(

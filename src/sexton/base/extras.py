@@ -21,14 +21,15 @@ EXTRAS = {
 }
 
 
-def need(*packages: str) -> None:
-    """Missing, with what to install, if one of them is not there."""
+def need(*packages: str, otherwise: str | None = None) -> None:
+    """Missing, with what to install or do `otherwise`, if one of them is not there."""
     for package in packages:
         if find_spec(package) is None:
-            raise missing(package)
+            raise missing(package, otherwise)
 
 
-def missing(package: str) -> Missing:
+def missing(package: str, otherwise: str | None = None) -> Missing:
     """Named as pip names it, which knows no underscores."""
     remedy = f'pip install "sexton[{EXTRAS[package]}]"'
+    remedy += f", or {otherwise}" if otherwise else ""
     return Missing(package.replace("_", "-"), "is not installed", remedy)

@@ -91,9 +91,17 @@ def command(
             from sexton.lab.places import refuse_without_early_form
 
             refuse_without_early_form(scenario)
-        if on != "sim":
-            need("confluent_kafka")  # before Apache Kafka is fetched for nothing
+        _need_clients(on)
         _perform(scenario, Where(on, policy, guard), early, step, out)
+
+
+def _need_clients(on: str) -> None:
+    """Before Apache Kafka is fetched for nothing."""
+    from sexton.lab.places import place_called
+
+    name, _version = place_called(on)
+    if name != "sim":
+        need("confluent_kafka", otherwise="choose --on sim, which needs nothing")
 
 
 def _refuse_what_is_about_cleaning(name: str, **given: object) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sexton.base.errors import ConfigError
+from sexton.base.extras import need
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.report.tables import Column, number
@@ -31,6 +32,7 @@ def run_story(name: str, on: str, fixed: bool, format: Format) -> None:
             steps.append((len(steps) + 1, what))
             out.say(f"{len(steps):3}  {what}")
 
+        _must_be_possible(story, on)  # or nothing is told at all, nor fetched
         out.say(f"{name}{', fixed' if fixed else ''}: {story.shows}\n")
         with out.progress("starting"), _cluster(story, on, fixed) as cluster:
             verdict = story.play(cluster, fixed, tell)
@@ -56,13 +58,19 @@ def _cluster(story: Story, on: str, fixed: bool) -> Iterator[Cluster]:
 
         with EmbeddedCluster(story.brokers, options=options) as cluster:
             yield cluster
-    elif place == "kafka" and story.on_kafka:
+    else:
         from sexton.testing.apache_kafka import ApacheKafka, KafkaConfig
         from sexton.testing.kafka_jars import KAFKA_4
 
         config = KafkaConfig(version or KAFKA_4, story.brokers, options)
         with ApacheKafka(config) as kafka:
             yield kafka
-    else:
-        there = "embedded, kafka" if story.on_kafka else "embedded"
-        raise ConfigError(f"--on {on}", f"{story.name} is not played there", f"choose {there}")
+
+
+def _must_be_possible(story: Story, on: str) -> None:
+    there = ("embedded", "kafka") if story.on_kafka else ("embedded",)
+    place, equals, version = on.partition("=")
+    if place not in there or (equals and not (place == "kafka" and version)):
+        why = f"{story.name} is not played there"
+        raise ConfigError(f"--on {on}", why, f"choose {', '.join(there)}")
+    need(*story.packages, *(["confluent_kafka"] if place == "kafka" else []))

@@ -47,6 +47,7 @@ class Story:
     options: Mapping[str, object] = field(default_factory=dict)  # broker options in both forms
     brokers: int = 1
     needs_java: bool = False
+    packages: tuple[str, ...] = ()  # that it needs, and not every installation has
 
 
 def validated(sums: Iterable[tuple[str, int]], partition: int) -> tuple[str, ...]:

@@ -67,6 +67,14 @@ class Place:
             refuse_without_early_form(scenario)
 
 
+def place_called(on: str) -> tuple[str, str]:
+    """Its name, and the version of Apache Kafka if one was given; ConfigError if it is none."""
+    name, _, version = on.partition("=")
+    if name not in PLACES or (version and name != "kafka") or on.endswith("="):
+        raise ConfigError(f"--on {on}", "is no place", "sim, embedded, kafka or kafka=4.3.1")
+    return name, version
+
+
 def refuse_without_early_form(scenario: Scenario) -> None:
     """ConfigError if it has none, wherever it is played."""
     if not scenario.has_early_form:
@@ -83,9 +91,7 @@ def open_place(
     broker_options: Mapping[str, object] = NOTHING_MORE,
 ) -> Iterator[Place]:
     """`on` is sim, embedded, kafka or kafka=VERSION. The simulator has its own timers."""
-    name, _, version = on.partition("=")
-    if name not in PLACES or (version and name != "kafka") or on.endswith("="):
-        raise ConfigError(f"--on {on}", "is no place", "sim, embedded, kafka or kafka=4.3.1")
+    name, version = place_called(on)
     if name == "kafka":
         if policy is not None:
             hint = "it always cleans as --policy independent does"

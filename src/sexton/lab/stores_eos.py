@@ -229,6 +229,7 @@ STORIES: Final = {
             _checkpoint,
             10,
             on_kafka=True,
+            packages=("rocksdict",),
         ),
         Story(
             "eos-offsets",

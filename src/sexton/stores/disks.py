@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from weakref import WeakSet
 
-from sexton.base.errors import ConfigError, CorruptLog, Missing, SextonError
+from sexton.base.errors import ConfigError, CorruptLog, SextonError
+from sexton.base.extras import need
 from sexton.stores.layout import AFTER_DATA
 
 if TYPE_CHECKING:
@@ -305,12 +306,15 @@ def remove(path: Path) -> None:
         raise DiskTrouble(str(path), f"cannot be deleted: {error}", _REMEDY) from None
 
 
+def must_be_installed() -> None:
+    """Missing, with what to install, if it is not: asked before an instance joins its group."""
+    need("rocksdict", otherwise='store="memory" for a test')
+
+
 def _open(path: Path, read_only: bool) -> Rdict:
-    try:
-        from rocksdict import AccessType, Options, Rdict
-    except ImportError:
-        hint = """pip install "sexton[stores]", or store="memory" for a test"""
-        raise Missing("rocksdict", "is not installed", hint) from None
+    must_be_installed()
+    from rocksdict import AccessType, Options, Rdict
+
     options = Options(raw_mode=True)
     options.create_if_missing(not read_only)
     options.set_keep_log_file_num(2)

@@ -25,6 +25,7 @@ from sexton.client.settings import client_config
 from sexton.machines.stores_assignment import Share, TaskId
 from sexton.machines.stores_events import Role
 from sexton.stores import changelog as changelogs
+from sexton.stores import disks
 from sexton.stores.changelog import Changelog
 from sexton.stores.fetching import Fetcher
 from sexton.stores.group import Group, GroupConfig
@@ -103,6 +104,8 @@ class Instance:
 
     async def begin(self) -> None:
         try:
+            if self.config.store == "rocksdb":
+                disks.must_be_installed()
             await self._find_topics()
         except BaseException:
             await self.end()
