@@ -35,6 +35,7 @@ DEBUG_VARIABLE = "SEXTON_DEBUG"
 # confluent-kafka ends a call on Ctrl-C, and forgets on the way out that this is why.
 LOST_INTERRUPT = re.compile(r"'cimpl\.\w+' objects> returned NULL without setting an exception")
 
+OTHER_LOGIN = "does the port speak what security.protocol and sasl.mechanism say?"
 NEEDS_ACL = "an ACL has to allow it: docs/concepts/threat-model.md lists what each command needs"
 # What to do about an answer of Kafka's, where whoever met it did not know better.
 REMEDIES = {
@@ -45,6 +46,8 @@ REMEDIES = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: NEEDS_ACL,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: NEEDS_ACL,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: NEEDS_ACL,
+    KafkaError.ILLEGAL_SASL_STATE: OTHER_LOGIN,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM: OTHER_LOGIN,
     KafkaError.SASL_AUTHENTICATION_FAILED: "give user and password with --command-config FILE",
 }
 # Something that was named is not there: wrong usage, however we learn of it.

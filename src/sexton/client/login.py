@@ -73,9 +73,11 @@ async def _exchange(connection: Connection, mechanism: str, tokens: Exchange) ->
     hello = SaslHandshakeRequest(mechanism)
     chosen = await connection.ask(hello, _WITH_TOKENS_IN_REQUESTS)
     if chosen.error_code:
-        offered = ", ".join(chosen.mechanisms) or "nothing"
-        why = f"{connection.peer} does not take {mechanism}, but {offered}"
-        raise refused(chosen.error_code, why)
+        if chosen.mechanisms:
+            why = f"does not take {mechanism}, but {', '.join(chosen.mechanisms)}"
+        else:
+            why = f"takes no login, {mechanism} or other"
+        raise refused(chosen.error_code, f"{connection.peer} {why}")
     token = next(tokens)
     while True:
         answer = await connection.ask(SaslAuthenticateRequest(token))

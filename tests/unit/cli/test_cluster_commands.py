@@ -298,6 +298,22 @@ def test_a_cluster_that_cannot_be_reached_is_named(run_sexton: RunSexton) -> Non
     assert "127.0.0.1:1" in answer.stderr
 
 
+def test_a_login_where_nobody_asks_for_one_says_what_to_look_at(
+    run_sexton: RunSexton, bootstrap: str
+) -> None:
+    first = bootstrap.partition(",")[0]
+    login = ("sasl.mechanism=PLAIN", "sasl.username=me", "sasl.password=mine")
+    settings = [
+        word for each in ("security.protocol=SASL_PLAINTEXT", *login) for word in ("-X", each)
+    ]
+    answer = run_sexton("cluster", "status", "-b", first, *settings)
+    assert answer.stderr.splitlines() == [
+        f"error: ILLEGAL_SASL_STATE: {first} takes no login, PLAIN or other",
+        "hint: does the port speak what security.protocol and sasl.mechanism say?",
+    ]
+    assert answer.code == 1
+
+
 @pytest.mark.parametrize(
     "words",
     [
