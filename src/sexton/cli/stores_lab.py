@@ -68,9 +68,13 @@ def _cluster(story: Story, on: str, fixed: bool) -> Iterator[Cluster]:
 
 
 def _must_be_possible(story: Story, on: str) -> None:
+    from sexton.testing.java import find_java
+
     there = ("embedded", "kafka") if story.on_kafka else ("embedded",)
     place, equals, version = on.partition("=")
     if place not in there or (equals and not (place == "kafka" and version)):
         why = f"{story.name} is not played there"
         raise ConfigError(f"--on {on}", why, f"choose {', '.join(there)}")
     need(*story.packages, *(["confluent_kafka"] if place == "kafka" else []))
+    if story.needs_java or place == "kafka":
+        find_java()

@@ -278,6 +278,18 @@ def test_a_scenario_without_such_a_form_tells_nothing_of_its_story(
     assert (result.code, result.stdout) == (2, "")
 
 
+@pytest.mark.parametrize("line", ["eos-streams", "eos-checkpoint --on kafka"])
+def test_a_story_that_needs_java_tells_nothing_without_it(
+    line: str, run_sexton: RunSexton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = run_sexton("lab", "run", *line.split())
+    assert_says_what_and_what_to_do(result)
+    assert result.stderr.startswith("error: Java: is not installed")
+    assert (result.code, result.stdout) == (2, "")
+
+
 @pytest.fixture(scope="module")
 def closed_port() -> Iterator[int]:
     """Nobody listens there, and nobody else gets it meanwhile."""
