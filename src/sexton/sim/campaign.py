@@ -9,16 +9,18 @@ there are. Workers are started anew rather than forked: a fork would inherit wha
 files the caller has. Kernels are compiled by the time that this module is imported; workers find
 them in the cache.
 
-There are no threads here, and no queue that outlives anyone. A worker knows that it is not needed
-any more when its pipe ends; the caller knows that a worker died, of hunger for memory perhaps, when
-the same pipe ends on its side, and reports the seed that it had. Whoever stops asking, by Ctrl-C or
-otherwise, ends the workers at once.
+No queue outlives anyone here. A worker knows that it is not needed any more when its pipe ends; the
+caller knows that a worker died, of hunger for memory perhaps, when the same pipe ends on its side,
+and reports the seed that it had. Whoever stops asking, by Ctrl-C or otherwise, ends the workers at
+once. A caller that is killed cannot, and a worker looks at its pipe between two seeds only, which
+may be hours: so a thread of each worker does nothing but wait for the caller's end.
 """
 
 from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import signal
 import threading
 import time
@@ -111,9 +113,17 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 def _work(pipe: Connection) -> None:
     """A worker's life."""
+    threading.Thread(target=_end_with_the_caller, daemon=True).start()
     with suppress(EOFError, BrokenPipeError):
         while True:
             pipe.send(run_one(pipe.recv()))
+
+
+def _end_with_the_caller() -> None:
+    caller = multiprocessing.parent_process()
+    assert caller is not None, "a worker is started by someone"
+    caller.join()
+    os._exit(1)  # in the middle of a seed: nobody wants its result
 
 
 def _round(workers: list[_Worker], waiting: Iterator[Options]) -> Iterator[Finished]:

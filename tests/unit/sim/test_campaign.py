@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import cast
 
@@ -15,6 +19,7 @@ from sexton.sim.faults import FAULTS
 from sexton.sim.options import Options
 from sexton.sim.run import Result
 from sexton.sim.totals import Totals
+from sexton.testing.waiting import until
 
 
 @dataclass
@@ -34,6 +39,28 @@ def test_a_worker_that_dies_is_reported_with_its_seed() -> None:
     violation = died[0].result.violation
     assert violation is not None
     assert str(violation) == ("worker-died on seed 4: the process that ran it ended with code 7")
+
+
+def test_workers_do_not_outlive_whoever_was_killed_with_a_seed_under_way() -> None:
+    """By `timeout`, say, or a cancelled build: a seed of ten years would go on for hours."""
+    words = ["sim", "run", "--seeds", "2", "--jobs", "2", "--hours", "87600"]
+    employer = subprocess.Popen(
+        [sys.executable, "-m", "sexton.cli.main", *words], start_new_session=True
+    )
+    try:
+        until(lambda: len(_in_group(employer.pid, "spawn_main")) == 2, "both workers are there")
+        employer.terminate()
+        employer.wait()
+        until(lambda: not _in_group(employer.pid, ""), "nobody is left", 20.0)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(employer.pid, signal.SIGKILL)
+
+
+def _in_group(group: int, word: str) -> list[str]:
+    command = ["ps", "-o", "args=", "-g", str(group)]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return [line for line in listed.splitlines() if word in line]
 
 
 def test_one_job_needs_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
