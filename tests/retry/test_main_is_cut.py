@@ -22,11 +22,14 @@ def _commit(servers: str, offset: int) -> None:
     consumer.close()
 
 
-def _service(servers: str, handled: list[bytes]) -> OrderedRetry:
+def _service(servers: str, handled: list[bytes], reset: str = "earliest") -> OrderedRetry:
     def handle(message: Message) -> None:
         handled.append(message.value)
 
-    return OrderedRetry(handle, topic="orders", group="g", bootstrap_servers=servers)
+    return OrderedRetry(
+        handle, topic="orders", group="g", bootstrap_servers=servers,
+        settings={"auto.offset.reset": reset},
+    )  # fmt: skip
 
 
 def test_a_topic_that_ends_before_the_position_is_not_read(
@@ -52,15 +55,17 @@ def test_a_topic_that_ends_before_the_position_is_not_read(
     assert handled == [b"0:3"]
 
 
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_what_was_deleted_before_it_was_handled_is_told(
-    kafka: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+    kafka: EmbeddedCluster, caplog: pytest.LogCaptureFixture, reset: str
 ) -> None:
+    """And the rest is handled. Where a new group would begin is of no account."""
     servers, handled = kafka.bootstrap_servers, list[bytes]()
     kafka.create_topic("orders", 1)
     send(servers, "orders", 1, range(5))
     _commit(servers, 1)
     delete_before(servers, Place("orders", 0), 3)
-    with caplog.at_level(logging.WARNING), _service(servers, handled) as retry:
+    with caplog.at_level(logging.WARNING), _service(servers, handled, reset) as retry:
         until(lambda: len(handled) == 2, "the rest is handled", PATIENCE_S)
         assert retry.count("reports", code="deleted") == 1
     assert handled == [b"0:3", b"0:4"]

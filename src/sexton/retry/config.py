@@ -89,12 +89,14 @@ class RetryConfig:
     def consumer(self) -> dict[str, Any]:
         common = self._without(_PRODUCER_ONLY)
         wanted: dict[str, Any] = {
-            "auto.offset.reset": "earliest",
             # As many as a few rounds take; librdkafka's own wait for room is a second.
             "queued.min.messages": max(100_000, 4 * self.max_batch),
             "fetch.queue.backoff.ms": 10,
             **common,
             "group.id": self.group,
+            # Where a new group begins is found out at the start of each partition. This is for an
+            # offset that is gone: at the end, what is still there would be left out.
+            "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
         }
