@@ -114,6 +114,22 @@ def test_what_the_group_makes_us_put_back_during_a_poll_comes_first(
     assert taken == [b"1", b"2", b"3"]
 
 
+def test_what_was_taken_before_is_not_read_to_its_end_again(
+    consumer: Consumer, producer: Producer, owned: Owned
+) -> None:
+    """librdkafka may go back to the beginning after a seek, and a topic is long."""
+    count = 200 * TAKE
+    for number in range(count):
+        producer.produce("orders", b"%d" % number, partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    owned.taken = count - 1
+    inflow, takes = Inflow(consumer, {0: owned}, TAKE), 1
+    while not (found := inflow.take(PATIENCE_S)):
+        takes += 1
+    assert [message.value() for message in found[0]] == [b"%d" % (count - 1)]
+    assert takes < 20
+
+
 def _send(producer: Producer, value: bytes) -> None:
     producer.produce("orders", value, partition=0)
     assert producer.flush(PATIENCE_S) == 0

@@ -3,6 +3,11 @@
 Messages may have been polled before a seek, for a partition that was taken away, or for one that is
 not ready; all of these come again and are left out here. What was polled ahead of its round waits.
 
+A seek may not be the last word. If librdkafka is waiting to be told where the log begins or ends,
+it takes the answer for outdated, asks again, and goes there after all (its issue 2256). From the
+end, what lies between would never be seen, and nobody could tell: so it is never told to begin
+there. From the beginning, all comes again; it is left out here, and sought once more.
+
 A partition that is resumed is fetched again when librdkafka's thread for its broker next looks at
 it. If nothing else happens, it sleeps for a second first: to resume a partition does not wake it.
 A question to that broker does, so one is asked whenever something was resumed.
@@ -124,9 +129,19 @@ class Inflow:
             return []
         if messages[0].offset() < owned.taken:
             messages = [each for each in messages if each.offset() >= owned.taken]
+            if not messages and not owned.is_sought_again:
+                self._seek_again(owned)
         if messages:
             owned.taken = messages[-1].offset() + 1
         return messages
+
+    def _seek_again(self, owned: Owned) -> None:
+        """Once in a start: where a log was cut, librdkafka would go back each time."""
+        owned.is_sought_again = True
+        try:
+            self._consumer.seek(_at(owned, owned.taken))
+        except KafkaException:
+            pass  # then all of it is read, and left out
 
     def _poll(self, timeout_s: float) -> list[Any]:
         if self._resumed:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as NotYet
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
 from sexton.base.errors import ConfigError, PeerError, Refused, SextonError
 from sexton.client.settings import client_config
@@ -384,8 +384,9 @@ class Service:
         self._inflow.forget({at.partition for at in partitions}, moved=True)
         for at in partitions:
             # Where to begin is found out at the start. librdkafka, left alone, would ask for the
-            # group's offset, and for ever wait if the coordinator moves then (its issue 5586).
-            at.offset = OFFSET_END
+            # group's offset, and for ever wait if the coordinator moves then (its issue 5586). It
+            # may come back to this offset after the seek: see `inflow` why it is not the end.
+            at.offset = OFFSET_BEGINNING
         if self.config.incremental:
             consumer.incremental_assign(partitions)
         else:
