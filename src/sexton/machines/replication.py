@@ -144,9 +144,16 @@ class Leader:
         knocking, self.knocking = list(self.knocking), {}
         return [*self._advance(), *self._let_in(knocking)]
 
-    def refused(self) -> None:
-        """The controller did not take the proposal: what its record says is true."""
+    def refused(self, asked: AlterIsr) -> list[Effect]:
+        """The controller did not take this proposal: what its record says is true.
+
+        That may be heard late, when another one is under way; whether that is taken, it does not
+        say. Who has waited for those about to join waits no longer: nobody else may come.
+        """
+        if (asked.partition_epoch, asked.isr) != (self.membership.partition_epoch, self.proposed):
+            return []
         self.proposed, self.knocking = None, {}
+        return self._advance()
 
     # ── how it follows ──
 

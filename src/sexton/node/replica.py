@@ -248,7 +248,7 @@ class Replica:
             if isinstance(answer, controller.IsrAltered):
                 self._isr_is(role, answer)
             elif isinstance(answer, controller.Failed) and answer.error in _NOT_DONE:
-                role.replication.refused()
+                self.replication_effects(role, role.replication.refused(wanted))
             else:
                 # It may have been done all the same: the worst is assumed until the record comes.
                 self.site.outside.after(RETRY_ISR_MS, lambda: self._ask_again(role, wanted))

@@ -12,6 +12,7 @@ class Story:
     leader: Leader
     now_ms: int = 0
     asked: AlterIsr | None = None
+    asked_before: AlterIsr | None = None
 
     def run(self, case: Case) -> str:
         effects = getattr(self, "do_" + case.command.replace("-", "_"))(case)
@@ -21,7 +22,7 @@ class Story:
     def _text(self, effect: Effect) -> str:
         if isinstance(effect, Advance):
             return f"high watermark {effect.high_watermark}"
-        self.asked = effect
+        self.asked_before, self.asked = self.asked, effect
         return f"asks for ISR {_list(effect.isr)}"
 
     def _state(self) -> str:
@@ -56,8 +57,20 @@ class Story:
         return self.leader.changed(agreed, self.now_ms)
 
     def do_refused(self, _case: Case) -> list[Effect]:
-        self.leader.refused()
-        return []
+        assert self.asked is not None
+        return self.leader.refused(self.asked)
+
+    def do_refused_late(self, _case: Case) -> list[Effect]:
+        """The proposal before the last one."""
+        assert self.asked_before is not None
+        return self.leader.refused(self.asked_before)
+
+    def do_record(self, case: Case) -> list[Effect]:
+        """Of a change that somebody else has made."""
+        isr = tuple(map(int, case.option("isr").split(",")))
+        old = self.leader.membership
+        new = Membership(old.leader_epoch, old.partition_epoch + 1, old.replicas, isr)
+        return self.leader.changed(new, self.now_ms)
 
     def do_old_record(self, _case: Case) -> list[Effect]:
         old = self.leader.membership
