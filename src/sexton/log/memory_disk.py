@@ -107,7 +107,8 @@ class MemoryDisk:
 
     def _rename_directory(self, old: str, new: str) -> None:
         """Safe at once, as it is if one is made or removed; what is in it is as safe as before."""
-        self.remove(old)
+        self._directories.discard(old)
+        self._unlist(old)
         self.make_directory(new)
         self._inside[new] = self._inside.pop(old, set())
         for names in (self._names, self._synced_names):
@@ -123,6 +124,7 @@ class MemoryDisk:
 
     def remove(self, path: str) -> None:
         if path in self._directories:
+            self.sync_directory(path)  # a directory goes after what was in it
             self._directories.discard(path)
             self._unlist(path)
         if path in self._names:
