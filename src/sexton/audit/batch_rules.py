@@ -49,7 +49,7 @@ def judge_range(partition: TopicPartition, windows: Sequence[LogWindow]) -> list
         lacking = tuple(node for node in sorted(held) if offset not in held[node])
         if lacking:
             lost.setdefault(lacking, []).append(offset)
-        elif len({_content(slots[offset]) for slots in held.values()}) > 1:
+        elif len({_content(slots[offset]) for slots in held.values()} - {None}) > 1:
             different.append(offset)
     shown = tuple(by_node[node] for node in sorted(by_node))
     for lacking, offsets in lost.items():
@@ -71,6 +71,7 @@ def _held(window: LogWindow) -> dict[int, Slot]:
 
 
 def _content(slot: Slot) -> tuple[object, ...] | None:
+    """None: nobody can say."""
     if slot.kind == "damaged":
         return None
     return slot.kind, slot.key, slot.value_digest, slot.timestamp, slot.producer_id, slot.epoch
