@@ -17,6 +17,9 @@ In the first two the ones that lack R are right, in the third the others. The lo
   aborted; if R is in no transaction, neither;
 * epochs that do not fit R's marker, or an ABORT before it on another replica: R's own is missing.
 
+Whoever holds something else at r neither shows R nor lacks it: there the histories have parted, and
+no log tells which of them counts.
+
 What is left open is decided by what is more common, and said to be likely only. All windows are a
 third look: if the difference is not in them any more, there is no finding.
 """
@@ -29,7 +32,7 @@ from dataclasses import dataclass
 from sexton.audit.compare import KeySuspicion
 from sexton.audit.facts import KeyEntry
 from sexton.audit.finding import AuditFinding, Verdict, judged
-from sexton.audit.outcomes import evidence, judge_outcome, own_marker
+from sexton.audit.outcomes import PARTED, evidence, judge_outcome, own_marker
 from sexton.audit.window import LogWindow, Slot
 from sexton.audit.words import named, sentence
 
@@ -42,6 +45,7 @@ class _Case:
     record: Slot
     showing: dict[int, LogWindow]
     lacking: dict[int, LogWindow]
+    parted: dict[int, LogWindow]  # they hold another record at its offset
 
     @property
     def older(self) -> bool:
@@ -57,6 +61,8 @@ def judge_key(
     if case is None:
         return None
     digests = {_at(window, case.record).value_digest for window in case.showing.values()}
+    if case.parted:
+        return _different_records(case)
     if len(digests) > 1:
         return _different_values(case)
     if not case.lacking:
@@ -86,12 +92,13 @@ def _case(suspicion: KeySuspicion, windows: Mapping[int, LogWindow]) -> _Case | 
         _written_since(window, suspicion.key, offset) for window in looked.values()
     ):
         return None
-    showing, lacking = {}, {}
+    showing, lacking, parted = {}, {}, {}
     for node, window in looked.items():
         held = window.at(offset)
-        if held is not None and held.shown:
-            if held.key == suspicion.key:
-                showing[node] = window
+        if held is not None and held.kind != "damaged" and held.key != suspicion.key:
+            parted[node] = window
+        elif held is not None and held.shown:
+            showing[node] = window
         elif _must_have(window, offset, suspicion.scope.deletes):
             lacking[node] = window
     if not showing:
@@ -102,7 +109,7 @@ def _case(suspicion: KeySuspicion, windows: Mapping[int, LogWindow]) -> _Case | 
     record = _at(next(iter(showing.values())), offset)
     if record.kind == "tombstone":  # whoever shows nothing agrees
         lacking = {n: w for n, w in lacking.items() if _is_value(suspicion.entries[n], w)}
-    return _Case(suspicion, record, showing, lacking)
+    return _Case(suspicion, record, showing, lacking, parted)
 
 
 def _at(window: LogWindow, record: Slot | int) -> Slot:
@@ -290,7 +297,10 @@ def _about_key(
         values={node: e.value_digest if e is not None else None for node, e in entries.items()},
         transactions=(evidence(record, case.showing, case.lacking) if record.transactional else ()),
         began_after_ms=record.timestamp,
-        windows=[window for _node, window in sorted({**case.showing, **case.lacking}.items())],
+        windows=[
+            window
+            for _node, window in sorted({**case.showing, **case.lacking, **case.parted}.items())
+        ],
     )
 
 
@@ -301,3 +311,9 @@ def _different_values(case: _Case) -> AuditFinding:
     wrong = tuple(sorted(case.showing))
     said = sentence(f"{named(wrong)} hold different values at offset {case.record.offset}")
     return _about_key(case, "corrupt-batch", wrong, said, Verdict(None, "unknown", because))
+
+
+def _different_records(case: _Case) -> AuditFinding:
+    nodes = tuple(sorted({**case.showing, **case.parted}))
+    said = sentence(f"{named(nodes)} hold different records at offset {case.record.offset}")
+    return _about_key(case, "corrupt-batch", nodes, said, Verdict(None, "unknown", PARTED))

@@ -7,7 +7,8 @@ which comes later. So of two replicas that have different markers for the same r
                                                  Y  @7 k=1 ·   ·   @7 j=2  COMMIT     Y is wrong
 
 and a replica that holds every offset between a record and its marker has missed nothing there: that
-marker is the record's own, wherever the others have theirs.
+marker is the record's own, wherever the others have theirs. Two that have missed nothing and do not
+agree have had different leaders: their histories parted, and no log tells which of them counts.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sexton.base.partitions import TopicPartition
 
 ABORTED_AS_COMMITTED = "aborted-as-committed"
 COMMITTED_AS_ABORTED = "committed-as-aborted"
+PARTED = "each checksum is right, and the logs do not tell which of them has the right history"
 
 
 def judge_outcome(
@@ -30,11 +32,14 @@ def judge_outcome(
     hiding: Mapping[int, LogWindow],
 ) -> AuditFinding:
     """`record` is as one of the replicas has it that show it."""
+    every = {**showing, **hiding}
+    own = [marker for window in every.values() if (marker := own_marker(window, record))]
+    if len({marker.kind for marker in own}) > 1:
+        return _parted(partition, record, showing, every, min(marker.offset for marker in own))
     code, verdict = _verdict(record, showing, hiding)
     wrong = showing if code == ABORTED_AS_COMMITTED else hiding
     verbs = ("shows", "show") if wrong is showing else ("hides", "hide")
     what = "a record that was aborted" if wrong is showing else "a committed record"
-    every = {**showing, **hiding}
     return judged(
         code,
         partition,
@@ -47,6 +52,30 @@ def judge_outcome(
         transactions=evidence(record, showing, hiding),
         began_after_ms=record.timestamp,
         windows=tuple(every[node] for node in sorted(every)),
+    )
+
+
+def _parted(
+    partition: TopicPartition,
+    record: Slot,
+    showing: Mapping[int, LogWindow],
+    every: Mapping[int, LogWindow],
+    at: int,
+) -> AuditFinding:
+    """Each has an own marker for the record, and one is another."""
+    nodes = tuple(sorted(every))
+    return judged(
+        "corrupt-batch",
+        partition,
+        nodes,
+        sentence(f"{named(nodes)} hold different records at offset {at}"),
+        Verdict(None, "unknown", PARTED),
+        key=record.key,
+        offsets={node: record.offset if node in showing else None for node in nodes},
+        values={node: record.value_digest if node in showing else None for node in nodes},
+        transactions=evidence(record, every, {}),
+        began_after_ms=record.timestamp,
+        windows=tuple(every[node] for node in nodes),
     )
 
 
