@@ -2,7 +2,8 @@
 
 Nobody answers for it: what was aborted and what is open follows from the markers in the log itself,
 so the headers are gone through once before anything is handed out. The high watermark is what the
-data directory's checkpoint says, if it was copied too, else the end of the log.
+data directory's checkpoint says, if it was copied too, else the end of the log. That is how far a
+copy is compared; who asks for all of it gets what lies past that as well.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class FilesReader:
     async def offsets(self) -> ReplicaOffsets:
         told = self._transactions
         end = min(self._high_watermark, told.log_end)
-        first_open = min((each.start_offset for each in told.open), default=end)
-        return ReplicaOffsets(self._node, told.log_start, min(first_open, end), end, told.log_end)
+        stable = min(self._settled_to, end)
+        return ReplicaOffsets(self._node, told.log_start, stable, end, told.log_end)
 
     async def open_transactions(self) -> tuple[OpenTransaction, ...]:
         return self._transactions.open
@@ -65,6 +66,8 @@ class FilesReader:
     ) -> AsyncIterator[Chunk]:
         stands = await self.offsets()
         upper = stands.high_watermark if undecided else stands.last_stable
+        if end is None and not undecided:
+            upper = self._settled_to
         position = start
         for batches in self._batches(start):
             last = last_offsets(batches.headers)
@@ -90,6 +93,15 @@ class FilesReader:
         )
 
     # ── what the files say ──
+
+    @property
+    def _settled_to(self) -> int:
+        """To its own end, whatever the checkpoint says: that may be hours older than the log.
+
+        The log was cleaned meanwhile, and what removed a record is past that high watermark.
+        """
+        told = self._transactions
+        return min((each.start_offset for each in told.open), default=told.log_end)
 
     @cached_property
     def _high_watermark(self) -> int:

@@ -12,6 +12,7 @@ from sexton.audit.facts import OpenTransaction, ReplicaFacts, Scope
 from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
 from sexton.client.replica import Chunk, ReplicaOffsets
+from sexton.log.names import HIGH_WATERMARKS
 from sexton.survey import survey as survey_module
 from sexton.survey import tasks
 from sexton.survey.places import BrokerPlace, FilesPlace, Reader
@@ -111,12 +112,15 @@ def test_a_question_that_is_not_answered_does_not_cost_all_that_was_read(
 # ── copies ──
 
 
-def copied(tmp_path: Path, *replicas: bytes) -> PartitionSurvey:
+def copied(tmp_path: Path, *replicas: bytes, high_watermark: int | None = None) -> PartitionSurvey:
     paths = []
     for number, log in enumerate(replicas, 1):
         directory = tmp_path / str(number) / "orders-0"
         directory.mkdir(parents=True)
         (directory / f"{0:020}.log").write_bytes(log)
+        if high_watermark is not None:
+            checkpoint = f"0\n1\norders 0 {high_watermark}\n"
+            (directory.parent / HIGH_WATERMARKS).write_text(checkpoint, encoding="utf-8")
         paths.append(directory.parent)
     (found,) = run_files_survey(paths, LocalRunner(1)).partitions
     return found
@@ -142,3 +146,23 @@ def test_copies_are_compared_further_than_one_of_them_whose_transaction_does_not
     logs = [b"".join(map(batch_of, lines)) for lines in (good, lost, stuck)]
     found = copied(tmp_path, *logs)
     assert ("missing-record", (2,)) in [(each.code, each.replicas) for each in found.findings]
+
+
+CLEANED = ("0 a=1", "3 z=1", "4 k=2", "5 y=1")
+NOT_YET = ("0 a=1", "1 k=1", "3 z=1", "4 k=2", "5 y=1")
+
+
+def test_what_was_cleaned_for_a_record_past_an_old_checkpoint_is_not_missed(tmp_path: Path) -> None:
+    """The checkpoint was copied before the logs: the high watermark it tells of was long past."""
+    logs = [b"".join(map(batch_of, lines)) for lines in (CLEANED, NOT_YET)]
+    assert copied(tmp_path, *logs, high_watermark=4).findings == ()
+
+
+def test_what_no_record_past_it_explains_is(tmp_path: Path) -> None:
+    """The control: no later record of the key is there."""
+    logs = [
+        b"".join(batch_of(line) for line in lines if line != "4 k=2")
+        for lines in (CLEANED, NOT_YET)
+    ]
+    (found,) = copied(tmp_path, *logs, high_watermark=4).findings
+    assert found.key == b"k"
