@@ -109,14 +109,19 @@ async def _judged_range(
 ) -> list[AuditFinding]:
     """Piece by piece, up to one in which they differ.
 
-    Their checksums do. If no record does, it is in what is not compared one by one, headers say.
+    Their checksums do. If no record does, it is in what is not compared one by one, headers say; or
+    in what retention has deleted since.
     """
+    shortened = False
     for _piece in range(MOST_PIECES):
         windows = [*(await at.windows(first, end, case.plan.groups[group].nodes)).values()]
         found = judge_range(case.plan.partition, windows)
-        if found or len(windows) < 2 or any(window.first > first for window in windows):
-            return found  # or somebody could not be read, or retention has come to it meanwhile
+        if found or len(windows) < 2:
+            return found  # or somebody could not be read
+        shortened = shortened or any(window.first > first for window in windows)
         reached = min(window.end for window in windows)
+        if reached >= end and shortened:
+            return []
         if reached >= end or reached <= first:
             break
         first = reached

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +11,11 @@ import pytest
 from sexton.audit.finding import AuditFinding
 from sexton.records import Spans, encode, rows
 from sexton.records.columns import write_headers
+from sexton.records.layout import BatchHeader
 from sexton.survey import evidence
 from sexton.survey.runner import LocalRunner
 from sexton.survey.survey import PartitionSurvey, run_files_survey
+from sexton.survey.tasks import FoldTask, Result
 from tests.unit.audit.replicas import batch_of
 
 LARGE = range(1, 18)  # offsets of records of a megabyte each; a last look reads eight
@@ -98,16 +100,26 @@ def plain(offset: int, values: list[bytes], headers: bytes = write_headers(())) 
     return encode(rows(times, keys, Spans.from_list(values), told, base_offset=offset))
 
 
+STEP = 5  # offsets of one of the 4096 stretches
+FIRST = 3_000 * STEP  # of the one whose records are large
+
+
+def long_stretch() -> list[bytes]:
+    """All before it, the records of the stretch one by one, and all after it."""
+    length = 1_200_000 * 4  # bytes of a record
+    return [
+        plain(0, [b"x"] * FIRST),
+        *(plain(FIRST + at, [bytes(length)]) for at in range(STEP)),
+        plain(FIRST + STEP, [b"x"] * (4096 * STEP - FIRST - STEP)),
+    ]
+
+
 def test_a_long_stretch_is_looked_at_piece_by_piece(tmp_path: Path) -> None:
     """Not compacted: of 4096 stretches one differs, in the last of its records."""
-    step, length = 5, 1_200_000 * 4  # offsets of a stretch, bytes of a record
-    first = 3_000 * step
-    whole = [plain(0, [b"x"] * first)]
-    whole += [plain(first + at, [bytes(length)]) for at in range(step)]
-    whole.append(plain(first + step, [b"x"] * (4096 * step - first - step)))
-    found = survey(tmp_path, whole, [*whole[:step], *whole[step + 1 :]])
+    whole = long_stretch()
+    found = survey(tmp_path, whole, [*whole[:STEP], *whole[STEP + 1 :]])
     assert who(found.findings) == [("missing-record", (2,))]
-    assert found.findings[0].offsets == {1: first + step - 1, 2: None}
+    assert found.findings[0].offsets == {1: FIRST + STEP - 1, 2: None}
 
 
 def test_what_differs_in_more_than_a_look_compares_is_not_said_to_agree(tmp_path: Path) -> None:
@@ -116,3 +128,48 @@ def test_what_differs_in_more_than_a_look_compares_is_not_said_to_agree(tmp_path
     other = [plain(0, [b"x"]), plain(1, [b"y"], write_headers([("trace", b"2")]))]
     found = survey(tmp_path, one, other)
     assert (who(found.findings), found.not_judged) == ([], 1)
+
+
+class Retention:
+    """When all has been read, the first segment of every copy is deleted for its age."""
+
+    slots = 1
+
+    def __init__(self, logs: Sequence[Path]) -> None:
+        self._logs = logs
+
+    def run(self, tasks: Sequence[FoldTask]) -> Iterator[tuple[int, Result]]:
+        yield from LocalRunner(1).run(tasks)
+        if not any(task.scope.compacted for task in tasks):
+            for log in self._logs:
+                log.unlink()
+
+
+def survey_under_retention(tmp_path: Path, *replicas: Sequence[bytes]) -> PartitionSurvey:
+    """The first two batches are in the segment that goes."""
+    logs = []
+    for number, batches in enumerate(replicas, 1):
+        directory = tmp_path / str(number) / "orders-0"
+        directory.mkdir(parents=True)
+        logs.append(directory / f"{0:020}.log")
+        logs[-1].write_bytes(b"".join(batches[:2]))
+        start = BatchHeader.unpack(batches[2]).base_offset
+        (directory / f"{start:020}.log").write_bytes(b"".join(batches[2:]))
+    paths = [log.parent.parent for log in logs]
+    (found,) = run_files_survey(paths, Retention(logs)).partitions
+    return found
+
+
+def test_what_retention_leaves_of_a_stretch_is_looked_at_to_its_end(tmp_path: Path) -> None:
+    whole = long_stretch()
+    found = survey_under_retention(tmp_path, whole, [*whole[:STEP], *whole[STEP + 1 :]])
+    assert who(found.findings) == [("missing-record", (2,))]
+    assert found.findings[0].offsets == {1: FIRST + STEP - 1, 2: None}
+
+
+def test_what_differed_only_in_what_retention_deleted_is_neither_found_nor_left_open(
+    tmp_path: Path,
+) -> None:
+    whole = long_stretch()
+    found = survey_under_retention(tmp_path, whole, [whole[0], plain(FIRST, [b"y"]), *whole[2:]])
+    assert (who(found.findings), found.not_judged) == ([], 0)
