@@ -43,7 +43,8 @@ def merged(findings: Iterable[AuditFinding]) -> list[AuditFinding]:
     stay apart, each is somebody's data.
     """
     ranked = sorted(findings, key=_rank)
-    kept: dict[str, AuditFinding] = {}
+    kept: list[AuditFinding] = []
+    blamed: dict[str, set[int]] = {}  # by identity: replicas that are named already
     told: set[tuple[int, int, int]] = set()  # node, producer, marker
     for finding in ranked:
         about = {
@@ -51,11 +52,14 @@ def merged(findings: Iterable[AuditFinding]) -> list[AuditFinding]:
             for each in finding.transactions
             if each.marker_offset is not None and each.node in finding.replicas
         }
-        if finding.identity in kept or (finding.key is None and about and about <= told):
+        named = blamed.setdefault(finding.identity, set())
+        known = bool(named) and named.issuperset(finding.replicas)
+        if known or (finding.key is None and about and about <= told):
             continue
-        kept[finding.identity] = finding
+        kept.append(finding)
+        named.update(finding.replicas)
         told |= about
-    return list(kept.values())
+    return kept
 
 
 def _rank(finding: AuditFinding) -> int:

@@ -25,6 +25,14 @@ def test_the_same_thing_found_in_three_ways_is_one_finding() -> None:
     assert merged([finding, finding]) == [finding]
 
 
+def test_each_replica_that_is_wrong_about_a_key_is_named() -> None:
+    """One that lags is compared by itself; whoever is not named may be copied from."""
+    (first,) = findings(HEALTHY, WRONG)
+    (alone,) = Audit([TextReplica(1, HEALTHY), TextReplica(3, WRONG)]).findings()
+    assert first.identity == alone.identity
+    assert [each.replicas for each in merged([first, alone, first])] == [(2,), (3,)]
+
+
 def test_two_keys_of_one_transaction_are_two_findings() -> None:
     healthy = ["3 @7/1 j=2", "4 @7/2 commit"]  # the ABORT was at 2
     found = findings(healthy, healthy, ["0 @7/0 k=1 l=1", *healthy])
