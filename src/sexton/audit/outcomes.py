@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sexton.audit.finding import AuditFinding, Outcome, TransactionEvidence, Verdict, judged
+from sexton.audit.settling import is_anothers
 from sexton.audit.window import LogWindow, Slot
 from sexton.audit.words import named, sentence
 from sexton.base.partitions import TopicPartition
@@ -40,6 +41,8 @@ def judge_outcome(
     wrong = showing if code == ABORTED_AS_COMMITTED else hiding
     verbs = ("shows", "show") if wrong is showing else ("hides", "hide")
     what = "a record that was aborted" if wrong is showing else "a committed record"
+    if verdict.right is None:
+        wrong, verbs, what = every, ("", ""), "do not agree about the outcome of a record"
     return judged(
         code,
         partition,
@@ -133,6 +136,15 @@ def _verdict(
             return ABORTED_AS_COMMITTED, Verdict(right_to_hide, "certain", because)
         return COMMITTED_AS_ABORTED, Verdict(right_to_show, "certain", because)
     aborts, commits = _first(record, hiding), _first(record, showing)
+    earliest = min((m for m in (aborts, commits) if m), key=lambda m: m.offset, default=None)
+    if earliest is not None and is_anothers(earliest.kind, earliest.epoch - record.epoch):
+        because = (
+            f"even the first marker that is left, the {earliest.kind.upper()} at "
+            f"{earliest.offset}, belongs to another transaction by its epoch: how the record's "
+            "own ended cannot be seen any more"
+        )
+        code = ABORTED_AS_COMMITTED if earliest.kind == "commit" else COMMITTED_AS_ABORTED
+        return code, Verdict(None, "unknown", because)
     if aborts is not None and commits is not None and aborts.offset != commits.offset:
         earlier, later = sorted((aborts, commits), key=lambda slot: slot.offset)
         because = (

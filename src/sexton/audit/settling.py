@@ -200,8 +200,12 @@ class Settling:
 def _misfits(data: _Unclosed, marker: Marker) -> bool:
     if data.other_epoch is not None:
         return True
-    ahead = marker.epoch - data.epoch
-    return ahead not in ((0, 1) if marker.kind == "commit" else (0, 1, 2))
+    return is_anothers(marker.kind, marker.epoch - data.epoch)
+
+
+def is_anothers(kind: str, ahead: int) -> bool:
+    """Is a marker whose epoch is so far ahead of some data certainly not that data's own?"""
+    return ahead not in ((0, 1) if kind == "commit" else (0, 1, 2))
 
 
 # A marker as every coordinator writes it: a length, no attributes, no deltas, a key of four bytes.
