@@ -27,12 +27,18 @@ third look: if the difference is not in them any more, there is no finding.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sexton.audit.compare import KeySuspicion
 from sexton.audit.facts import KeyEntry
 from sexton.audit.finding import AuditFinding, Verdict, judged
-from sexton.audit.outcomes import PARTED, evidence, judge_outcome, own_marker
+from sexton.audit.outcomes import (
+    COMMITTED_AS_ABORTED,
+    PARTED,
+    evidence,
+    judge_outcome,
+    own_marker,
+)
 from sexton.audit.window import LogWindow, Slot
 from sexton.audit.words import named, sentence
 
@@ -55,31 +61,44 @@ class _Case:
 
 def judge_key(
     suspicion: KeySuspicion, windows: Mapping[int, LogWindow], *, replicas: int
-) -> AuditFinding | None:
-    """`windows` as `compare.look_at` asks for them; `replicas`: how many the partition has."""
+) -> list[AuditFinding]:
+    """`windows` as `compare.look_at` asks for them; `replicas`: how many the partition has.
+
+    Mostly one finding. Where one hides the record and another has lost it there are two: whoever is
+    not named would count as one to copy from.
+    """
     case = _case(suspicion, windows)
     if case is None:
-        return None
+        return []
     digests = {_at(window, case.record).value_digest for window in case.showing.values()}
     if case.parted:
-        return _different_records(case)
+        return [_different_records(case)]
     if len(digests) > 1:
-        return _different_values(case)
-    if not case.lacking:
-        return None
-    hiding = {
-        node: window
-        for node, window in case.lacking.items()
-        if window.at(case.record.offset) is not None
-    }
+        return [_different_values(case)]
+    at = case.record.offset
+    hiding = {node: window for node, window in case.lacking.items() if window.at(at) is not None}
+    without = {node: window for node, window in case.lacking.items() if node not in hiding}
+    findings = []
     if hiding:
-        return judge_outcome(suspicion.scope.partition, case.record, case.showing, hiding)
+        partition = suspicion.scope.partition
+        outcome = judge_outcome(partition, case.record, case.showing, hiding)
+        findings.append(outcome)
+        if outcome.code != COMMITTED_AS_ABORTED or outcome.verdict.certainty != "certain":
+            return findings  # it was aborted; or so it may be, and who has nothing of it is right
+    if without:
+        findings.append(_removed(replace(case, lacking=without), replicas))
+    return findings
+
+
+def _removed(case: _Case, replicas: int) -> AuditFinding:
+    """Those that lack the record have nothing at its offset."""
     code, certain, lackers_right, because = _decide(case)
     right, wrong = case.lacking, case.showing
     if not lackers_right:
         right, wrong = wrong, right
-    if len(suspicion.entries) < replicas:
-        because += f"; {len(suspicion.entries)} of {replicas} replicas were compared"
+    compared = len(case.suspicion.entries)
+    if compared < replicas:
+        because += f"; {compared} of {replicas} replicas were compared"
     verdict = Verdict(tuple(sorted(right)), "certain" if certain else "likely", because)
     return _finding(case, code, tuple(sorted(wrong)), verdict)
 

@@ -68,15 +68,16 @@ async def _judged(
                 case.not_judged += 1
                 return []
             found = judge_key(suspicion, windows, replicas=len(case.plan.places))
-            if found is not None and await _is_doubtful(case, at, suspicion):
+            if found and await _is_doubtful(case, at, suspicion):
                 return []
+            return found
         case SpanSuspicion():
             windows = await at.windows(first, end, (suspicion.node, *suspicion.others), focus)
-            found = judge_span(suspicion, windows)
+            taken = judge_span(suspicion, windows)
             shows_data = not {*suspicion.others} <= {*suspicion.starts}
-            if found is None and shows_data and not _reach(windows, suspicion):
+            if taken is None and shows_data and not _reach(windows, suspicion):
                 case.not_judged += 1
-    return [] if found is None else [found]
+            return [] if taken is None else [taken]
 
 
 async def _is_doubtful(case: Case, at: Bench, suspicion: KeySuspicion) -> bool:

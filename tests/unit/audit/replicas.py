@@ -298,7 +298,7 @@ class Audit:
         if self.compacted:
             for each in key_suspicions(entries):
                 windows = self._windows(*look_at(each))
-                findings.append(judge_key(each, windows, replicas=len(self.replicas)))
+                findings += judge_key(each, windows, replicas=len(self.replicas))
         findings += [
             judge_span(each, self._windows(*look_at(each)))
             for each in confirmed_spans(suspected, entries)

@@ -86,7 +86,7 @@ def test_suspicions_that_nobody_judged_make_it_incomplete(
     """Though all that were judged are explained, and no finding comes of them."""
     for module in (judging, rounds):
         monkeypatch.setattr(module, "MOST_JUDGED", 1)
-    monkeypatch.setattr(judging, "judge_key", lambda *_suspected, **_options: None)
+    monkeypatch.setattr(judging, "judge_key", lambda *_suspected, **_options: [])
     told = page(tmp_path, by_fingerprint()[:3])
     assert not told.findings
     assert told.standing == "incomplete"
