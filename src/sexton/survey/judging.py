@@ -23,7 +23,7 @@ from sexton.audit.finding import AuditFinding
 from sexton.audit.rules import judge_alone, judge_gaps, judge_key, judge_range, judge_span
 from sexton.audit.window import LogWindow
 from sexton.survey.evidence import Bench, bench
-from sexton.survey.rounds import MOST_JUDGED, Case
+from sexton.survey.rounds import MOST_JUDGED, Case, not_comparable
 
 MOST_PIECES = 16  # of one stretch, each of as many bytes as one look takes
 
@@ -35,9 +35,8 @@ async def judge(case: Case) -> None:
     if not case.plan.compacted and case.plan.groups:
         case.findings += judge_gaps(case.facts_of(0))
     suspicions, ranges = case.suspicions, list(_ranges(case))
-    case.not_judged = sum(case.left_out.values()) + sum(
-        max(0, len(each) - MOST_JUDGED) for each in (suspicions, ranges)
-    )
+    case.not_judged = sum(case.left_out.values()) + not_comparable(case)
+    case.not_judged += sum(max(0, len(each) - MOST_JUDGED) for each in (suspicions, ranges))
     if suspicions or ranges:
         async with bench(case.plan) as at:
             for suspicion in suspicions[:MOST_JUDGED]:

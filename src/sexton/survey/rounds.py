@@ -22,6 +22,7 @@ from sexton.audit.compare import (
     differing_buckets,
     key_suspicions,
     lowest_ceiling,
+    ranges_differing,
     span_suspicions,
     was_compacted,
 )
@@ -52,6 +53,7 @@ class Case:
     left_out: dict[int, int] = field(default_factory=dict)  # by group: keys from there on, about
     findings: list[AuditFinding] = field(default_factory=list)
     unread: dict[int, str] = field(default_factory=dict)  # node, why
+    stretches: int = 0  # that are not alike, of a topic that was compacted once
     not_judged: int = 0  # what differs, or may, and was not looked at one by one
     again_s: float = 0.0  # by a clock that never goes back: when keys were begun to be read
 
@@ -98,9 +100,23 @@ def take_for_compacted(case: Case) -> bool:
     groups = tuple(
         replace(group, scope=replace(group.scope, compacted=True)) for group in case.plan.groups
     )
+    for number in range(len(groups)):
+        case.stretches += len(ranges_differing(case.facts_of(number)))
     case.plan = replace(case.plan, compacted=True, groups=groups)
     case.facts.clear()
     return True
+
+
+def not_comparable(case: Case) -> int:
+    """Stretches that are not alike, and whose records have no keys to compare them by.
+
+    Compaction has taken some, at another time on each replica; or each has lost something.
+    """
+    return 0 if _has_keys(case) else case.stretches
+
+
+def _has_keys(case: Case) -> bool:
+    return any(each.keys or each.tombstones for each in case.facts.values())
 
 
 def take_for_plain(case: Case) -> bool:
@@ -108,9 +124,8 @@ def take_for_plain(case: Case) -> bool:
 
     Files do not say whether their topic is compacted. One that is takes no record without a key.
     """
-    facts = case.facts.values()
-    has_keys = any(each.keys or each.tombstones for each in facts)
-    if has_keys or not any(each.records > each.aborted_records for each in facts):
+    shown = any(each.records > each.aborted_records for each in case.facts.values())
+    if _has_keys(case) or not shown:
         return False
     groups = tuple(
         replace(group, scope=replace(group.scope, compacted=False)) for group in case.plan.groups

@@ -13,8 +13,10 @@ from sexton.records import Spans, encode, rows
 from sexton.records.columns import write_headers
 from sexton.records.layout import BatchHeader
 from sexton.survey import evidence
+from sexton.survey.plan import Wanted
+from sexton.survey.plan_files import plan_files
 from sexton.survey.runner import LocalRunner
-from sexton.survey.survey import PartitionSurvey, run_files_survey
+from sexton.survey.survey import Nobody, PartitionSurvey, _Audit, finish, run_files_survey
 from sexton.survey.tasks import FoldTask, Result
 from tests.unit.audit.replicas import batch_of
 
@@ -172,4 +174,33 @@ def test_what_differed_only_in_what_retention_deleted_is_neither_found_nor_left_
 ) -> None:
     whole = long_stretch()
     found = survey_under_retention(tmp_path, whole, [whole[0], plain(FIRST, [b"y"]), *whole[2:]])
+    assert (who(found.findings), found.not_judged) == ([], 0)
+
+
+def survey_not_compacted(tmp_path: Path, *replicas: Sequence[bytes]) -> PartitionSurvey:
+    """As of a cluster that says so."""
+    paths = []
+    for number, batches in enumerate(replicas, 1):
+        directory = tmp_path / str(number) / "orders-0"
+        directory.mkdir(parents=True)
+        (directory / f"{0:020}.log").write_bytes(b"".join(batches))
+        paths.append(directory.parent)
+    plan = finish(plan_files(paths, compacted=False))
+    audit = _Audit(Wanted("nowhere:1"), LocalRunner(1), Nobody(), None)
+    (found,) = audit.run(plan).partitions
+    return found
+
+
+def test_holes_in_every_replica_are_not_said_to_agree_where_no_record_has_a_key(
+    tmp_path: Path,
+) -> None:
+    """As after a compaction long ago, which takes what has no key; or each has lost something."""
+    whole = [plain(offset, [b"x"]) for offset in range(6)]
+    found = survey_not_compacted(tmp_path, [*whole[:1], *whole[2:]], [*whole[:3], *whole[4:]])
+    assert (who(found.findings), found.not_judged) == ([], 2)
+
+
+def test_the_same_holes_in_every_replica_are_no_difference(tmp_path: Path) -> None:
+    thin = [plain(offset, [b"x"]) for offset in (0, 2, 3)]
+    found = survey_not_compacted(tmp_path, thin, thin)
     assert (who(found.findings), found.not_judged) == ([], 0)
