@@ -83,6 +83,10 @@ class Committing:
         if is_left_behind(error):
             log.info("%s: commit refused: the group has gone on: %s", *about.values(), extra=about)
             await self._producer.abort()
+            if generation == self._around.membership().generation:
+                # The group may think that all is well, if a coordinator said so that was replaced:
+                # then it would never come to say what comes next.
+                self._around.left_behind()
             return Fenced("group", generation)
         if is_hopeless(error):
             await self._producer.abort()

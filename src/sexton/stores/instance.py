@@ -74,6 +74,7 @@ class Instance:
             lambda: self._group.membership,
             self._task_failed,
             self._caught_up,
+            left_behind=lambda: self._group.ask_again(),
         )
         self.numbers = self._around.numbers
         self._group = Group(

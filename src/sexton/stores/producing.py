@@ -239,7 +239,12 @@ class TaskProducer:
             if told[at]:
                 raise refused(told[at], f"the offset {offset} of {at}")
 
-        await self._group.until_ready(ask, PATIENCE)
+        try:
+            await self._group.until_ready(ask, PATIENCE)
+        except Refused as error:
+            if is_left_behind(error):
+                self._group.forget()  # it may have been replaced, and not have heard of it
+            raise
 
     async def _add_offsets(self, connection: Connection) -> None:
         transaction = self._began()

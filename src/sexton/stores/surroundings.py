@@ -30,6 +30,7 @@ class Surroundings:
     caught_up: Callable[[TaskId], None]
     partitions: dict[str, Partitioner] = field(default_factory=dict)  # of output topics
     numbers: Numbers = field(default_factory=Numbers)
+    left_behind: Callable[[], None] = lambda: None  # a commit was refused in the group's name
 
     async def thread(self, work: Callable[..., T], *given: Any) -> T:
         """Waited for even by those who are cancelled: nobody else may touch the store meanwhile.
