@@ -141,7 +141,19 @@ def test_what_raises_commits_nothing(
         assert state(better, 0) == {"good": 2, "bad": 1}
 
 
-@pytest.mark.parametrize("raised", [StopIteration("none"), asyncio.CancelledError("by itself")])
+class OutOfTime(BaseException):
+    """As some libraries' timeouts are: no `except Exception` is to keep it."""
+
+
+RAISED = [
+    StopIteration("none"),
+    asyncio.CancelledError("by itself"),
+    OutOfTime("at last"),
+    SystemExit("enough"),
+]
+
+
+@pytest.mark.parametrize("raised", RAISED, ids=lambda raised: type(raised).__name__)
 def test_whatever_is_raised_is_told(
     kafka: EmbeddedCluster, tmp_path: Path, raised: BaseException
 ) -> None:

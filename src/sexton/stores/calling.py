@@ -6,7 +6,6 @@ as it gets on. One whose work is for nothing by now is cut: the record at hand i
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 
@@ -15,10 +14,6 @@ from sexton.stores.local import Local
 from sexton.stores.rows import Rows
 from sexton.stores.surroundings import Surroundings
 from sexton.stores.view import Store
-
-# Whoever waits for a thread is not told of the first (Python 3.11), and takes the other for his own
-# cancellation: the task would stand still for ever, and nobody would hear why.
-_NOT_FOR_A_FUTURE = (StopIteration, asyncio.CancelledError)
 
 
 class Calling:
@@ -44,7 +39,12 @@ class Calling:
         self._store = store
         try:
             self._local.process(rows, store, outputs, self._cut)
-        except _NOT_FOR_A_FUTURE as error:
+        except BaseException as error:
+            if isinstance(error, Exception) and not isinstance(error, StopIteration):
+                raise
+            # Whoever waits for a thread is not told of a StopIteration (Python 3.11), takes a
+            # CancelledError for his own, and lets others pass that are no `Exception`: the task
+            # would stand still for ever, and nobody would hear why.
             name = type(error).__name__
             raise RuntimeError(f"process() raised {name}: {error}") from error
         finally:

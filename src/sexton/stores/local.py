@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections.abc import Sequence
@@ -179,7 +178,7 @@ class Local:
                         add(each, time_ms)
         except Cut:
             raise
-        except (Exception, asyncio.CancelledError):
+        except BaseException:  # some libraries' timeouts are no `Exception`
             self.failed_at = store.offset
             raise
 
