@@ -87,6 +87,9 @@ class Writer(Protocol):
     def leave(self) -> None:
         """By another thread: what is not committed yet is not to be, whenever `write` wakes up."""
 
+    def close(self) -> None:
+        """At last, by its own thread: a producer keeps its connections for as long as it lives."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -111,11 +114,19 @@ class TransactionalWriter:
     def leave(self) -> None:
         self._left.set()
 
+    def close(self) -> None:
+        self._producer = None
+
     def open(self) -> None:
         """Ends whatever the same transactional id had open."""
         self._unless_left()  # or it would fence the one that has taken its place
         producer = Producer(self._settings)
-        _patiently(lambda s: producer.init_transactions(s), self._limits)
+
+        def initialise(timeout_s: float) -> None:
+            self._unless_left()
+            producer.init_transactions(timeout_s)
+
+        _patiently(initialise, self._limits)
         self._producer = producer
 
     def write(self, parts: Sequence[Part], member: Membership, sent: Sent = _nobody) -> Receipt:
@@ -236,6 +247,9 @@ class CompensatingWriter:
 
     def leave(self) -> None:
         self._left.set()
+
+    def close(self) -> None:
+        self._producer = None
 
     def open(self) -> None:
         self._producer = Producer(self._settings)
@@ -406,6 +420,7 @@ class Committer:
         return self.open()
 
     def close(self, timeout_s: float) -> None:
+        self._writer.leave()  # what did not come back in time does not go on behind our back
         self._jobs.put(None)
         self._thread.join(timeout_s)
 
@@ -421,3 +436,4 @@ def _commit_all(writer: Writer, jobs: SimpleQueue[Job | None]) -> None:
                 future.set_result(writer.write(*work))
         except BaseException as error:  # noqa: BLE001 - whoever waits is to hear of it
             future.set_exception(error)
+    writer.close()

@@ -127,8 +127,13 @@ class Service:
         self.consumer = Consumer(self.config.consumer(), logger=log)
         most, denied = self.config.max_batch, self._rights.check
         self._inflow = Inflow(self.consumer, self._owned, most, denied)
+        opening, end_s = self._committer.open(), time.monotonic() + 2 * self._limits.commit_s
+        is_done = done(opening)
+        while not is_done(0.1) and time.monotonic() < end_s:
+            if self.stopping.is_set():
+                return
         try:
-            self._committer.open().result(2 * self._limits.commit_s)
+            opening.result(0)
         except (KafkaException, NotYet) as error:
             self.consumer.close()
             if isinstance(error, KafkaException):
@@ -151,8 +156,9 @@ class Service:
             self.consumer.close()  # calls `_revoked`
         except (RuntimeError, AttributeError):
             pass  # it never opened
-        self._pool.close()
-        self._committer.close(1.0)
+        finally:  # a commit that is refused for good is told so, and ends nobody's duties
+            self._pool.close()
+            self._committer.close(1.0)
         self._telling.tell_rest(at_once=True)
         self._say(logging.INFO, "left")
 
