@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from sexton.base.partitions import TopicPartition as Place
+from sexton.client.admin import UNCLEAN, elect
+from sexton.client.client import Client
 from sexton.retry import Message, OrderedRetry
 from sexton.testing import EmbeddedCluster
 from sexton.testing.waiting import until
@@ -22,13 +26,15 @@ def _commit(servers: str, offset: int) -> None:
     consumer.close()
 
 
-def _service(servers: str, handled: list[bytes], reset: str = "earliest") -> OrderedRetry:
+def _service(
+    servers: str, handled: list[bytes], reset: str = "earliest", **more: Any
+) -> OrderedRetry:
     def handle(message: Message) -> None:
         handled.append(message.value)
 
     return OrderedRetry(
         handle, topic="orders", group="g", bootstrap_servers=servers,
-        settings={"auto.offset.reset": reset},
+        settings={"auto.offset.reset": reset}, **more,
     )  # fmt: skip
 
 
@@ -70,3 +76,37 @@ def test_what_was_deleted_before_it_was_handled_is_told(
         assert retry.count("reports", code="deleted") == 1
     assert handled == [b"0:3", b"0:4"]
     assert "orders-0: deleted: 2 offsets from 1 on were deleted unread" in caplog.text
+
+
+def test_one_that_is_cut_while_it_is_read_is_not_read_on(caplog: pytest.LogCaptureFixture) -> None:
+    """librdkafka begins anew with what was handled long ago, and what is written now lies there."""
+    with EmbeddedCluster(3) as cluster:
+        servers, handled = cluster.bootstrap_servers, list[bytes]()
+        cluster.create_topic("orders", [[1, 2]])
+        with _service(servers, handled, replication=3) as retry:
+            send(servers, "orders", 1, range(3))
+            until(lambda: len(handled) == 3, "they are handled", PATIENCE_S)
+            cluster.kill(2)
+            cluster.wait_for("orders", 0, lambda state: state.isr == (1,))
+            send(servers, "orders", 1, range(3, 6))
+            until(lambda: retry.standings[0].position == 6, "all are handled", PATIENCE_S)
+            _begin_again_with(cluster, 2)
+            send(servers, "orders", 1, range(6, 8))
+            told = "orders-0: ends at 5, and the group g has committed 6"
+            until(lambda: told in caplog.text, "told", PATIENCE_S)
+            assert [each.ready for each in retry.standings] == [False]
+    assert handled == [b"0:%d" % number for number in range(6)]
+
+
+def _begin_again_with(cluster: EmbeddedCluster, broker: int) -> None:
+    """It leads, with what it had before it was killed."""
+
+    async def made_leader() -> None:
+        async with Client(cluster.bootstrap_servers) as client:
+            [election] = await elect(client, [Place("orders", 0)], UNCLEAN)
+            assert election.elected, election
+
+    cluster.kill(1)
+    cluster.wait_for("orders", 0, lambda state: state.leader == -1)
+    cluster.restart(broker)
+    asyncio.run(made_leader())

@@ -8,6 +8,11 @@ it takes the answer for outdated, asks again, and goes there after all (its issu
 end, what lies between would never be seen, and nobody could tell: so it is never told to begin
 there. From the beginning, all comes again; it is left out here, and sought once more.
 
+It also goes there if a log was cut: an unclean election has made a leader of somebody who does not
+have all of it. Then it does so after the next seek as well, and what is written from now on lies in
+front of what was taken: to leave that out would be to lose it. So who goes back a second time is
+started up again, and a start tells if the log ends too soon.
+
 A partition that is resumed is fetched again when librdkafka's thread for its broker next looks at
 it. If nothing else happens, it sleeps for a second first: to resume a partition does not wake it.
 A question to that broker does, so one is asked whenever something was resumed.
@@ -129,14 +134,16 @@ class Inflow:
             return []
         if messages[0].offset() < owned.taken:
             messages = [each for each in messages if each.offset() >= owned.taken]
-            if not messages and not owned.is_sought_again:
+            if not messages and owned.is_sought_again:
+                owned.went_back = True
+            elif not messages:
                 self._seek_again(owned)
         if messages:
             owned.taken = messages[-1].offset() + 1
         return messages
 
     def _seek_again(self, owned: Owned) -> None:
-        """Once in a start: where a log was cut, librdkafka would go back each time."""
+        """Once in a start."""
         owned.is_sought_again = True
         try:
             self._consumer.seek(_at(owned, owned.taken))

@@ -30,6 +30,7 @@ class Owned:
         self.tail_at = 0  # how far the retry topic was looked through for commands
         self.taken = 0  # the main topic up to here was taken into rounds, committed or not
         self.is_sought_again = False  # since it had come back to before that
+        self.went_back = False  # and did so once more: has the main topic what was taken?
         self.gone = False  # the group has taken it away
         self.is_paused = True
         self.since_s = monotonic()
@@ -50,7 +51,7 @@ class Owned:
 
     def ready(self, task: Task) -> None:
         self.task, self.started, self.taken = task, None, task.position
-        self.is_sought_again = False
+        self.is_sought_again = self.went_back = False
         self.barrier_s = monotonic() - self.since_s
 
     def leave(self) -> None:

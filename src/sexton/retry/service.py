@@ -180,6 +180,7 @@ class Service:
     # ── one turn ──
 
     def _step(self) -> None:
+        self._start_who_went_back()
         self._take_started()
         self._take_tails()
         self._telling.tell_rest()
@@ -324,6 +325,16 @@ class Service:
             self._inflow.pause([owned])
         owned.starting = self._io.start_up(owned.name, pause_s)
         self.counters.count("starts", why=why)
+
+    def _start_who_went_back(self) -> None:
+        back = [each for each in self._all() if each.went_back and each.task is not None]
+        if back:
+            self._settle()
+        for owned in back:
+            if owned.task is not None:  # the group has not taken it away meanwhile
+                about = {"task": str(owned.name), "position": owned.taken}
+                log.warning("%s: is read again from before %d", *about.values(), extra=about)
+                self._start(owned, "went back")
 
     def _take_started(self) -> None:
         entries: list[Entry] = []
