@@ -130,6 +130,21 @@ def test_what_was_taken_before_is_not_read_to_its_end_again(
     assert takes < 20
 
 
+def test_what_comes_again_behind_what_is_new_is_not_taken_again(
+    consumer: Consumer, producer: Producer, owned: Owned
+) -> None:
+    """A log that was cut: librdkafka goes back with messages in hand, and these come first."""
+    for number in range(4):
+        _send(producer, b"%d" % number)
+    polled = [consumer.poll(PATIENCE_S) for _ in range(4)]
+    owned.taken = 2
+    inflow = Inflow(consumer, {0: owned}, TAKE)
+    for message in polled[2:] + polled[:3]:
+        inflow.keep(message)
+    assert [message.value() for message in inflow.take(PATIENCE_S)[0]] == [b"2", b"3"]
+    assert owned.taken == 4
+
+
 def _send(producer: Producer, value: bytes) -> None:
     producer.produce("orders", value, partition=0)
     assert producer.flush(PATIENCE_S) == 0

@@ -132,8 +132,9 @@ class Inflow:
         owned = self._owned.get(partition)
         if owned is None or owned.task is None:
             return []
-        if messages[0].offset() < owned.taken:
-            messages = [each for each in messages if each.offset() >= owned.taken]
+        first, last = messages[0].offset(), messages[-1].offset()
+        if first < owned.taken or last - first < len(messages) - 1:  # it went back, or does here
+            messages = _rising(messages, owned.taken)
             if not messages and owned.is_sought_again:
                 owned.went_back = True
             elif not messages:
@@ -176,6 +177,16 @@ def _by_partition(polled: list[Any]) -> dict[int, list[Any]]:
     found: dict[int, list[Any]] = {}
     for partition, some in groupby(zip(partitions, polled, strict=True), itemgetter(0)):
         found.setdefault(partition, []).extend(message for _, message in some)
+    return found
+
+
+def _rising(messages: list[Any], start: int) -> list[Any]:
+    """From an offset on, each after the one before it."""
+    found: list[Any] = []
+    for each in messages:
+        if each.offset() >= start:
+            found.append(each)
+            start = each.offset() + 1
     return found
 
 
