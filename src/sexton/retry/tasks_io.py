@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from time import monotonic
 
 from sexton.base.errors import ConfigError, PeerError, Refused, SextonError
@@ -35,6 +36,8 @@ from sexton.retry.owned import Owned
 from sexton.retry.reading import headers_at, payload_in, read_to, retry_records
 from sexton.retry.starting import STABLE, metadata_in, start_up
 from sexton.retry.topics import Shape, check, prepare
+
+SLOW_S = 30.0  # a start that takes longer is told of, each time that it has taken as long again
 
 Tail = tuple[TaskName, list[Row], int]
 log = logging.getLogger("sexton.retry")
@@ -68,7 +71,8 @@ class TasksIo:
         self._partitions = shape.partitions
         await self._look_at_topics()
         if not config.accept_growth:
-            await self._check_growth(shape.partitions)
+            async with _told_while_slow(config.names.main):
+                await self._check_growth(shape.partitions)
         return shape
 
     async def _check_growth(self, partitions: int) -> None:
@@ -97,12 +101,13 @@ class TasksIo:
         if pause_s:
             await asyncio.sleep(pause_s)
         config, client = self._config, self._background.client
-        await self._check_partitions()
-        return await start_up(
-            client, config.names, config.group, name, config.machine, self._partitions,
-            LATEST if config.begins_at_end else EARLIEST, self._main_id,
-            to_run=True,
-        )  # fmt: skip
+        async with _told_while_slow(str(name)):
+            await self._check_partitions()
+            return await start_up(
+                client, config.names, config.group, name, config.machine, self._partitions,
+                LATEST if config.begins_at_end else EARLIEST, self._main_id,
+                to_run=True,
+            )  # fmt: skip
 
     @property
     def _main_id(self) -> bytes:
@@ -206,6 +211,28 @@ class TasksIo:
                 continue
             found.append((name, rows, end))
         return found
+
+
+@asynccontextmanager
+async def _told_while_slow(what: str) -> AsyncIterator[None]:
+    """Brokers and open transactions are waited for with patience; people should know of it."""
+
+    async def tell() -> None:
+        began_s = monotonic()
+        while True:
+            await asyncio.sleep(SLOW_S)
+            about = {"task": what, "seconds": round(monotonic() - began_s)}
+            text = (
+                "%s: has been starting for %d s: it waits for brokers, or for a transaction that is"
+                " open over the group's offset or its lock and retry topics"
+            )
+            log.warning(text, *about.values(), extra=about)
+
+    telling = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        telling.cancel()
 
 
 def _news(name: TaskName, rows: Rows) -> list[Row]:
