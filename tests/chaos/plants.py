@@ -100,14 +100,10 @@ def acknowledged_at_once(patch: Patch) -> None:
 def in_sync_at_first_fetch(patch: Patch) -> None:
     """A follower joins the ISR before it has what was acknowledged without it."""
 
-    def let_in(leader: replication.Leader, node: int) -> list[replication.Effect]:
-        if leader.proposed is not None or node in leader.membership.isr:
-            return []
-        joined = {*leader.membership.isr, node}
-        order = leader.membership.replicas
-        return [leader._ask_for(tuple(member for member in order if member in joined))]
+    def may_join(leader: replication.Leader, node: int) -> bool:
+        return node in leader.fetchers and node not in leader.membership.isr
 
-    patch(replication.Leader, "_let_in", let_in)
+    patch(replication.Leader, "_may_join", may_join)
 
 
 @hunted("duplicate", plan=LEADER_DIES)
