@@ -115,6 +115,27 @@ def test_records_are_deleted_under_a_task(three: EmbeddedCluster) -> None:
     assert found == sorted(set(found)) and found[0] == 150
 
 
+def test_a_transaction_that_ends_under_a_task_is_read_once(three: EmbeddedCluster) -> None:
+    """What was open when the task began comes with the last of what was decided then."""
+    three.create_topic("task-ending", [[1]])
+    servers = {"bootstrap.servers": three.bootstrap_servers}
+    for number in range(30):
+        producer = Producer(servers)
+        producer.produce("task-ending", str(number).rjust(100).encode(), partition=0)
+        assert producer.flush(30) == 0
+    late = Producer({**servers, "transactional.id": "late"})
+    late.init_transactions(30)
+    late.begin_transaction()
+    for number in range(5):
+        late.produce("task-ending", str(number).encode(), partition=0)
+        assert late.flush(30) == 0
+    options = options_for(
+        three, "task-ending", columns="offset,outcome", kafka__max__partition__fetch__bytes="1500"
+    )
+    found = read_while(options, lambda: late.commit_transaction(30))
+    assert found == list(range(35))
+
+
 def test_a_topic_vanishes_under_a_task(three: EmbeddedCluster) -> None:
     write(three, "task-vanished")
     options = options_for(three, "task-vanished", kafka__default__api__timeout__ms="500")

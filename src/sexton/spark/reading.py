@@ -40,7 +40,8 @@ class _Outcomes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    chunk: Chunk
+    chunk: Chunk  # may reach beyond `end`, as far as the broker has come since it was asked
+    end: int
     outcomes: _Outcomes | None  # None: nobody needs them
 
 
@@ -55,7 +56,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
                 outcome = piece.outcomes.of(columns) if piece.outcomes is not None else None
                 hidden = outcome == ABORT if committed and outcome is not None else None
                 rows = shown_rows(
-                    columns, wanted.start, wanted.end, hidden,
+                    columns, wanted.start, piece.end, hidden,
                     with_control=options.with_transactions and not committed,
                 )  # fmt: skip
                 yield from maker.batches(Rows(columns, rows, outcome))
@@ -104,14 +105,14 @@ class _RangeReader:
         self, reader: PartitionReader, start: int, end: int
     ) -> AsyncGenerator[_Piece, None]:
         async for chunk in self._chunks(reader, start, end, UNCOMMITTED):
-            yield _Piece(chunk, None)
+            yield _Piece(chunk, end, None)
 
     async def _decided(
         self, reader: PartitionReader, start: int, end: int
     ) -> AsyncGenerator[_Piece, None]:
         async for chunk in self._chunks(reader, start, end, COMMITTED):
             aborted = [(entry.first_offset, entry.producer_id) for entry in chunk.aborted]
-            yield _Piece(chunk, Decided(aborted))
+            yield _Piece(chunk, end, Decided(aborted))
 
     async def _explained(
         self, client: Client, reader: PartitionReader
@@ -131,7 +132,7 @@ class _RangeReader:
                 ):
                     tail.note(columns)
             async for chunk in self._chunks(reader, start, end, UNCOMMITTED):
-                yield _Piece(chunk, tail)
+                yield _Piece(chunk, end, tail)
 
     async def _edges(self, client: Client) -> tuple[int, int]:
         """Last stable offset and high watermark, of the leader or the replica that is meant."""
