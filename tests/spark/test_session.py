@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sexton.base.errors import ConfigError, Missing
+from sexton.base.java import java_path
 from sexton.spark.session import ARROW_BATCH_BYTES, find_spark, spark_session
 
 
@@ -73,6 +75,47 @@ def test_a_master_that_does_not_answer_is_named_at_once() -> None:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     last = run.stderr.strip().splitlines()[-1]
     assert f"Spark: no master answers at spark://127.0.0.1:{port},nowhere.invalid:7077" in last
+
+
+WHEN_JAVA_STARTS = """\
+#!/bin/sh
+mkdir "$0.started" 2> /dev/null && kill -INT $INTERRUPTED
+exec '{java}' "$@"
+"""
+WHEN_JAVA_IS_UP = """\
+def look(frame, event, _what):
+    if event == "call" and frame.f_code.co_name == "_do_init":  # of PySpark's context
+        sys.setprofile(None)
+        raise KeyboardInterrupt
+sys.setprofile(look)
+"""
+INTERRUPTED = """\
+import os, subprocess, sys
+from sexton.spark.session import spark_session
+os.environ["INTERRUPTED"] = str(os.getpid())
+{when}
+try:
+    with spark_session("local[1]"):
+        print("has started")
+except KeyboardInterrupt:
+    left = subprocess.run(["pgrep", "-P", str(os.getpid())], capture_output=True, text=True)
+    print("left:", left.stdout.split())
+"""
+
+
+@pytest.mark.parametrize("when", ["java starts", "java is up"])
+def test_whoever_is_interrupted_at_the_start_leaves_no_java_behind(
+    when: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if when == "java starts":
+        instead = tmp_path / "bin" / "java"
+        instead.parent.mkdir()
+        instead.write_text(WHEN_JAVA_STARTS.format(java=java_path(os.environ.get("JAVA_HOME"))))
+        instead.chmod(0o755)
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    code = INTERRUPTED.format(when=WHEN_JAVA_IS_UP if when == "java is up" else "")
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stdout == "left: []\n", run.stderr
 
 
 def test_sexton_does_without_spark() -> None:

@@ -18,15 +18,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sexton.base.errors import ConfigError, Missing
 from sexton.base.extras import need
 from sexton.base.java import JAVA_REMEDY, java_path
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 NEEDED = ("pyspark", "pyarrow", "pandas")
@@ -164,7 +166,6 @@ def _start(
     master: str, app: str, settings: Mapping[str, str], place: Path, java: str
 ) -> SparkSession:
     from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -185,18 +186,45 @@ def _start(
     conf = SparkConf().setAll(list(all_settings.items()))
     try:
         with said.open("wb") as log:
-            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+            gateway = _launched(conf, log)
         context = SparkContext(conf=conf, gateway=gateway)
-    except Exception as error:  # noqa: BLE001  PySpark's own, and whatever py4j makes of Java's
+    except BaseException as error:
         _end_java()
+        if not isinstance(error, Exception):
+            raise  # interrupted: nobody wants to know why it did not start
+        # PySpark's own, and whatever py4j makes of Java's.
         raise _not_started(said, error) from None
     return SparkSession(context)
 
 
+def _launched(conf: SparkConf, log: BinaryIO) -> Any:
+    """Java, when it has come up.
+
+    By a thread, which no interrupt reaches: PySpark would forget a Java that is on its way, and
+    that would live for as long as we do. So it is waited for, and ended.
+    """
+    from pyspark.java_gateway import launch_gateway
+
+    with ThreadPoolExecutor(1, "sexton-java") as thread:
+        launching = thread.submit(launch_gateway, conf, {"stdout": log, "stderr": log})
+        try:
+            return launching.result()
+        except BaseException:
+            launching.add_done_callback(_end_launched)  # whoever is in a hurry interrupts twice
+            raise
+
+
+def _end_launched(launching: Future[Any]) -> None:
+    if launching.exception() is None:
+        _end(launching.result())
+
+
 def _stop(session: SparkSession) -> None:
     """Ends the session and its Java; PySpark alone would keep Java until Python ends."""
-    session.stop()
-    _end_java()
+    try:
+        session.stop()
+    finally:
+        _end_java()
 
 
 def _end_java() -> None:
@@ -207,6 +235,10 @@ def _end_java() -> None:
         return
     SparkContext._gateway = None
     SparkContext._jvm = None
+    _end(gateway)
+
+
+def _end(gateway: Any) -> None:
     gateway.shutdown()
     process = getattr(gateway, "proc", None)
     if process is not None:
