@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -129,6 +130,30 @@ def test_a_pipeline_that_lost_its_checkpoint_is_refused(
     with pytest.raises(StreamingQueryException, match=r"another checkpoint.*go on with the old"):
         run("new")
     assert trouble(committed(three, "renewed", 1), ROWS) == []
+
+
+def test_a_checkpoint_that_is_one_batch_too_old_is_refused(
+    spark: SparkSession, three: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """Spark plans the batch that is in the topic anew, with what has come since: that is not."""
+    three.create_topic("restored", 1)
+
+    def run(file: int, checkpoint: str) -> None:
+        rows_to(tmp_path / "files", range(file, file + 1))
+        files = spark.readStream.schema("key binary, value string").parquet(f"{tmp_path}/files")
+        exactly_once(
+            files, topic="restored",
+            bootstrap_servers=three.bootstrap_servers, checkpoint=str(tmp_path / checkpoint),
+            trigger=AVAILABLE,
+        ).awaitTermination()  # fmt: skip
+
+    run(0, "newest")
+    shutil.copytree(tmp_path / "newest", tmp_path / "restored")
+    run(1, "newest")
+    with pytest.raises(StreamingQueryException, match=r"batch 1 .*planned.*newest checkpoint"):
+        run(2, "restored")
+    run(2, "newest")
+    assert trouble(committed(three, "restored", 1), 3 * ROWS) == []
 
 
 def test_a_job_is_written_once_and_its_failed_tasks_again(

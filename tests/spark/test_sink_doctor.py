@@ -40,12 +40,17 @@ def doctor(one: EmbeddedCluster, run_sexton: RunSexton) -> Doctor:
     return run
 
 
+def planned_ms(number: int) -> int:
+    return 1_700_000_000_000 + number
+
+
 def checkpoint_at(place: Path, query: str, planned: int, finished: int) -> Path:
     """As Spark leaves it when a batch was planned, and that one or the one before finished."""
     for log, newest in (("offsets", planned), ("commits", finished)):
         (place / log).mkdir(parents=True)
         for number in range(newest + 1):
-            (place / log / str(number)).write_text("v1\n{}")
+            told = json.dumps({"batchTimestampMs": planned_ms(number)}) + "\n{}"
+            (place / log / str(number)).write_text(f"v1\n{told if log == 'offsets' else '{}'}")
             (place / log / f".{number}.crc").write_bytes(b"")
     (place / "metadata").write_text(json.dumps({"id": query}))
     return place
@@ -118,7 +123,7 @@ def test_an_open_transaction_that_kafka_does_not_end_is_a_finding(run_sexton: Ru
         (2, 2, 0, "pipeline-agrees"),  # batch 3 comes next
         (3, 2, 0, "pipeline-agrees"),  # it was begun
         (2, 1, 0, "pipeline-agrees"),  # Spark has not noted the last one
-        (1, 1, 0, "pipeline-agrees"),
+        (1, 1, 1, "pipeline-refused"),  # Spark would plan it anew
         (1, 0, 1, "pipeline-refused"),  # an old checkpoint
         (5, 4, 1, "pipeline-refused"),  # batches are missing
     ],
@@ -130,7 +135,8 @@ def test_a_checkpoint_is_held_against_the_marker(
     name = f"checked-{planned}-{finished}"
     one.create_topic(name, PARTITIONS)
     for number in range(3):
-        assert write(plan_of(one, name, number, query=name), [])
+        plan = plan_of(one, name, number, query=name, planned_ms=planned_ms(number))
+        assert write(plan, [])
     place = checkpoint_at(tmp_path / "checkpoint", name, planned, finished)
     answer = doctor("--checkpoint", place)
     assert (answer.code, list(codes(answer))) == (code, [found])

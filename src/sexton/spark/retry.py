@@ -26,6 +26,7 @@ from sexton.base.errors import ConfigError
 from sexton.client.retry_topics import Names
 from sexton.machines.retry_outcomes import Errors, check_errors
 from sexton.machines.retry_settings import Backoff, Ceiling, Settings
+from sexton.spark.batch_plans import plans_of
 from sexton.spark.retry_attempt import Pipeline
 from sexton.spark.retry_batch import RetryBatches
 from sexton.spark.retry_handling import Handler
@@ -160,7 +161,7 @@ def _started(
     if trigger:
         writer = writer.trigger(**trigger)
     query = writer.start()
-    batches.belongs_to(query.id, lambda: query.isActive)
+    batches.belongs_to(query.id, lambda: query.isActive, plans_of(query))
     return batches, query
 
 

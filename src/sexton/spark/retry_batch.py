@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from sexton.base.errors import SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.spark.background import BackgroundLoop
+from sexton.spark.batch_plans import UNTOLD, PlannedAt, untold
 from sexton.spark.retry_attempt import Attempt, Known, Pipeline
 from sexton.spark.retry_reading import TELL_AGAIN_MS
 from sexton.spark.retry_stages import main_rows
@@ -51,16 +52,20 @@ class RetryBatches:
         self._run = str(uuid.uuid4())
         self._query = ""
         self._is_active: IsWanted = always
+        self._planned_at: PlannedAt = untold
         self._named = threading.Event()
         self._committed = False
         self._prepared = False  # topics were made and looked at in this run
         self._known: Known | None = None
         self.begun = threading.Event()  # Spark has come as far as a batch
 
-    def belongs_to(self, query: str, is_active: IsWanted = always) -> None:
+    def belongs_to(
+        self, query: str, is_active: IsWanted = always, planned_at: PlannedAt = untold
+    ) -> None:
         """The id in the checkpoint; Spark tells it when the query has been started."""
         self._query = query
         self._is_active = is_active
+        self._planned_at = planned_at
         self._named.set()
 
     def __call__(self, df: DataFrame, number: int) -> None:
@@ -102,8 +107,9 @@ class RetryBatches:
     def _plan(self, number: int, timeout_ms: int) -> Plan:
         sink = self._pipeline.sink
         batch = Batch(
-            self._pipeline.name, number, self._query, self._run, self._committed, sink.after_batch
-        )
+            self._pipeline.name, number, self._query, self._run, self._committed,
+            sink.after_batch, self._planned_at(number),
+        )  # fmt: skip
         marker_at = TopicPartition(sink.marker_topic, 0)
         return Plan(
             sink.kafka, batch, marker_at, timeout_ms, sink.patience, sink.probe, rules=sink.rules
@@ -142,7 +148,7 @@ class RetryBatches:
 
 
 def _with_retries_alone(plan: Plan) -> Plan:
-    before = replace(plan.batch, number=plan.batch.number - 1)
+    before = replace(plan.batch, number=plan.batch.number - 1, planned_ms=UNTOLD)
     return replace(plan, batch=before, rules=replace(plan.rules, is_to_write=_is_there))
 
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
 from sexton.records.layout import Codec
+from sexton.spark.batch_plans import PlannedAt, plans_of, untold
 from sexton.spark.session import ARROW_BATCH_BYTES, arrow_batches_of, setting
 from sexton.spark.sink_columns import prepared
 from sexton.spark.sink_encoding import Encoding, encoded
@@ -119,7 +120,7 @@ def start(
     if name is not None:
         writer = writer.queryName(name)
     query = writer.start()
-    sink.belongs_to(query.id, lambda: query.isActive)
+    sink.belongs_to(query.id, lambda: query.isActive, plans_of(query))
     return query
 
 
@@ -164,22 +165,24 @@ class _StreamSink:
         self._run = str(uuid.uuid4())
         self._query = ""
         self._is_active: IsWanted = always
+        self._planned_at: PlannedAt = untold
         self._named = threading.Event()
         self._committed = False
         self._ways = Ways()
         self._line = Line(settings.kafka)
 
-    def belongs_to(self, query: str, is_active: IsWanted) -> None:
+    def belongs_to(self, query: str, is_active: IsWanted, planned_at: PlannedAt) -> None:
         """The id in the checkpoint; Spark tells it when the query has been started."""
         self._query = query
         self._is_active = is_active
+        self._planned_at = planned_at
         self._named.set()
 
     def __call__(self, df: DataFrame, number: int) -> None:
         self._named.wait()
         batch = Batch(
             self._name or self._query, number, self._query, self._run, self._committed,
-            self._settings.after_batch,
+            self._settings.after_batch, self._planned_at(number),
         )  # fmt: skip
         began_s = time.monotonic()
         if _written(df, self._settings, batch, self._ways, self._line, self._is_active):

@@ -38,6 +38,7 @@ from sexton.protocol.messages.describe_configs import (
 )
 from sexton.protocol.messages.find_coordinator import FindCoordinatorRequest
 from sexton.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from sexton.spark.batch_plans import NOT_YET, UNTOLD, planned_ms
 from sexton.spark.sink_marker import Batch, Marker, SinkRefused, is_to_write
 from sexton.spark.sink_protocol import PREFIX
 
@@ -85,6 +86,7 @@ class Checkpoint:
 
     query: str
     next_batch: int  # that it will run when it is started
+    planned_ms: int = UNTOLD
 
 
 def read_checkpoint(text: str) -> Checkpoint:
@@ -101,7 +103,18 @@ def read_checkpoint(text: str) -> Checkpoint:
         hint = "name the directory that the query has as checkpointLocation"
         raise ConfigError(str(place), why, hint) from error
     planned, finished = _newest(place / "offsets"), _newest(place / "commits")
-    return Checkpoint(query, planned if planned > finished else finished + 1)
+    if planned <= finished:
+        return Checkpoint(query, finished + 1, NOT_YET)
+    return Checkpoint(query, planned, _planned_ms(place / "offsets" / str(planned)))
+
+
+def _planned_ms(offsets: Path) -> int:
+    """As Spark writes them: a version, what is beside the offsets, and those of each source."""
+    try:
+        _version, metadata, *_ = offsets.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return UNTOLD
+    return planned_ms(metadata)
 
 
 def _wrong_with_metadata(error: Exception) -> str:
@@ -122,7 +135,10 @@ def _newest(log: Path) -> int:
 
 def next_step(checkpoint: Checkpoint, checkup: Checkup) -> bool:
     """Will the next batch be written? False: it is there already. SinkRefused: neither."""
-    batch = Batch(checkup.pipeline, checkpoint.next_batch, checkpoint.query, _RUN)
+    batch = Batch(
+        checkup.pipeline, checkpoint.next_batch, checkpoint.query, _RUN,
+        planned_ms=checkpoint.planned_ms,
+    )  # fmt: skip
     return is_to_write(batch, checkup.marker)
 
 

@@ -6,12 +6,14 @@ found is final: no earlier attempt can commit any more.
 
     marker          batch 7 is
     6               to be written
-    7               written; the driver died before Spark heard of it
+    7               written, if it is the same plan; the driver died before Spark heard of it
     anything else   not to be written by anyone: checkpoint and topic tell different stories
 
 With the marker goes who has written it: the query, by the id in its checkpoint, and the run of its
 driver. That tells a marker of this pipeline from one of another that has the same name, and two
-drivers that work at the same time from one that took over.
+drivers that work at the same time from one that took over. And when Spark planned the batch: a
+checkpoint that was restored as it was before batch 7 has Spark plan another batch 7, with what has
+come since (`batch_plans`).
 """
 
 from __future__ import annotations
@@ -21,8 +23,13 @@ from dataclasses import dataclass
 
 from sexton.base.errors import SextonError
 from sexton.client.transacting import Committed
+from sexton.spark.batch_plans import UNTOLD
 
 BEFORE_ALL = -1  # the batch before the first
+_NEWEST = (
+    "an older checkpoint was restored, or another driver works on this pipeline: go on with the "
+    "newest checkpoint"
+)
 
 
 class SinkRefused(SextonError):
@@ -39,6 +46,7 @@ class Batch:
     run: str  # of this driver
     committed_before: bool = False  # by this run, a batch of this pipeline
     after: int | None = None  # the user's word for what is in the topic, if no marker is
+    planned_ms: int = UNTOLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +56,13 @@ class Marker:
     run: str
     rows: int
     at_ms: int = -1  # when the driver wrote it, by its clock; -1: it did not say
+    planned_ms: int = UNTOLD  # when the batch was planned
 
     def to_committed(self) -> Committed:
-        told = {"query": self.query, "run": self.run, "rows": self.rows, "at": self.at_ms}
+        told = {
+            "query": self.query, "run": self.run, "rows": self.rows, "at": self.at_ms,
+            "planned": self.planned_ms,
+        }  # fmt: skip
         return Committed(self.batch, json.dumps(told))
 
     @classmethod
@@ -61,7 +73,7 @@ class Marker:
             told = json.loads(found.metadata)
             return cls(
                 found.offset, str(told["query"]), str(told["run"]), int(told["rows"]),
-                int(told.get("at", -1)),
+                int(told.get("at", -1)), int(told.get("planned", UNTOLD)),
             )  # fmt: skip
         except (ValueError, KeyError, TypeError):
             hint = f"choose another name for this pipeline, or delete the group {group}"
@@ -74,6 +86,7 @@ def is_to_write(batch: Batch, marker: Marker | None) -> bool:
     last = _last(batch, marker)
     if marker is not None:
         _same_pipeline(batch, marker)
+        _same_plan(batch, marker)
     if last == batch.number:
         return False
     if last == batch.number - 1:
@@ -102,6 +115,17 @@ def _same_pipeline(batch: Batch, marker: Marker) -> None:
         raise SinkRefused(batch.pipeline, why, "stop one of the two; nothing is lost or doubled")
 
 
+def _same_plan(batch: Batch, marker: Marker) -> None:
+    if marker.batch != batch.number or UNTOLD in (marker.planned_ms, batch.planned_ms):
+        return
+    if marker.planned_ms != batch.planned_ms:
+        why = (
+            f"the topic has batch {batch.number} as it was planned before, and Spark has planned "
+            "it anew: what is only in one of the two would be missing or doubled"
+        )
+        raise SinkRefused(batch.pipeline, why, _NEWEST)
+
+
 def _gap(batch: Batch, marker: Marker | None, last: int) -> SinkRefused:
     if marker is None:
         why = f"Kafka has no marker, but batch {batch.number} is not the first one"
@@ -120,8 +144,4 @@ def _gap(batch: Batch, marker: Marker | None, last: int) -> SinkRefused:
 
 def _behind(batch: Batch, last: int) -> SinkRefused:
     why = f"the topic has all batches up to {last}, and Spark begins again with {batch.number}"
-    hint = (
-        "an older checkpoint was restored, or another driver works on this pipeline: go on with "
-        "the newest checkpoint"
-    )
-    return SinkRefused(batch.pipeline, why, hint)
+    return SinkRefused(batch.pipeline, why, _NEWEST)

@@ -292,7 +292,9 @@ def _of_one_attempt(plan: Plan, answers: Sequence[Answer]) -> Begun:
 def _commit(plan: Plan, transaction: Transaction, records: int, talk: Talk | None) -> None:
     batch = plan.batch
     now_ms = time.time_ns() // 1_000_000
-    marker = Marker(batch.number, batch.query, batch.run, records, now_ms).to_committed()
+    marker = Marker(
+        batch.number, batch.query, batch.run, records, now_ms, batch.planned_ms
+    ).to_committed()
     with _talking(plan, talk) as used:
         loop, client = used.loop, used.client
         loop.run(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sexton.client.transacting import Committed
+from sexton.spark.batch_plans import NOT_YET
 from sexton.spark.sink_marker import Batch, Marker, SinkRefused, is_to_write
 
 SEVEN = Batch("orders", 7, query="q1", run="r2")
@@ -56,8 +57,21 @@ def test_two_drivers_are_told_from_one_that_took_over() -> None:
             is_to_write(at_work, marker(last, run="r1"))
 
 
+def test_a_batch_that_was_planned_anew_is_not_taken_for_the_one_that_is_there() -> None:
+    """A checkpoint was restored as it was just before: what has come since is not in the topic."""
+    planned = replace(SEVEN, planned_ms=1_000)
+    assert not is_to_write(planned, replace(marker(7), planned_ms=1_000))
+    assert is_to_write(planned, replace(marker(6), planned_ms=900))
+    assert not is_to_write(planned, marker(7))  # written before there was this note
+    assert not is_to_write(SEVEN, replace(marker(7), planned_ms=1_000))
+    for again_ms in (NOT_YET, 1_001):
+        with pytest.raises(SinkRefused, match="planned it anew") as caught:
+            is_to_write(replace(SEVEN, planned_ms=again_ms), replace(marker(7), planned_ms=1_000))
+        assert "newest checkpoint" in str(caught.value.hint)
+
+
 def test_a_marker_survives_being_committed() -> None:
-    written = marker(6)
+    written = replace(marker(6), at_ms=7, planned_ms=5)
     assert Marker.from_committed(written.to_committed(), "g") == written
     assert Marker.from_committed(None, "g") is None
 
