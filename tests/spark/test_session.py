@@ -118,6 +118,26 @@ def test_whoever_is_interrupted_at_the_start_leaves_no_java_behind(
     assert run.stdout == "left: []\n", run.stderr
 
 
+DYING = """\
+from pyspark import SparkContext
+from sexton.spark.session import spark_session
+try:
+    with spark_session("local[1]") as session:
+        SparkContext._gateway.proc.kill()
+        SparkContext._gateway.proc.wait()
+        raise LookupError("what came of it")
+except LookupError as error:
+    print(error)
+with spark_session("local[1]") as session:
+    print(session.range(3).count())
+"""
+
+
+def test_a_java_that_dies_hides_no_error_and_is_not_taken_for_the_next() -> None:
+    run = subprocess.run([sys.executable, "-c", DYING], capture_output=True, text=True, check=False)
+    assert run.stdout == "what came of it\n3\n", run.stderr
+
+
 def test_sexton_does_without_spark() -> None:
     code = (
         "import sys; import sexton, sexton.spark, sexton.client, sexton.cli.main;"

@@ -221,8 +221,15 @@ def _end_launched(launching: Future[Any]) -> None:
 
 def _stop(session: SparkSession) -> None:
     """Ends the session and its Java; PySpark alone would keep Java until Python ends."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark import SparkContext
+
     try:
         session.stop()
+    except (OSError, Py4JError):
+        # Java has died before (for want of memory, say), which whoever used it has been told. The
+        # next session is another one.
+        SparkContext._active_spark_context = None
     finally:
         _end_java()
 
