@@ -136,6 +136,23 @@ def test_a_transaction_that_ends_under_a_task_is_read_once(three: EmbeddedCluste
     assert found == list(range(35))
 
 
+def test_a_log_is_cut_before_a_task_reads_it(three: EmbeddedCluster) -> None:
+    """By an unclean election, say. Spark comes with a stream's planned batch at each start."""
+    write(three, "task-cut")
+    at = TopicPartition("task-cut", 0)
+    quick = {"kafka__default__api__timeout__ms": "500"}
+    options = options_for(three, "task-cut", **quick)
+    (whole,) = planned(options)
+    wanted = replace(whole, end=RECORDS + 10)
+    why = f"{at}: asked for up to offset {RECORDS + 10}, but its log end is {RECORDS}"
+    with pytest.raises(DataLoss, match=why):
+        list(read_range(options, wanted))
+    kept = options_for(three, "task-cut", failOnDataLoss="false", **quick)
+    found = [each for batch in read_range(kept, wanted) for each in batch.column(0).to_pylist()]
+    assert found == list(range(RECORDS))
+    assert list(read_range(kept, replace(wanted, start=RECORDS + 5))) == []
+
+
 def test_a_topic_vanishes_under_a_task(three: EmbeddedCluster) -> None:
     write(three, "task-vanished")
     options = options_for(three, "task-vanished", kafka__default__api__timeout__ms="500")

@@ -118,6 +118,11 @@ class PartitionReader:
                 await self._recover(error, offset, trying)
         await self._same_topic(replica)
 
+    async def log_end(self) -> int:
+        """Of whoever would be read now, committed or not."""
+        replica = await self._replica()
+        return (await replica.offsets()).log_end
+
     async def _recover(self, error: PeerError | Refused, offset: int, trying: Trying) -> None:
         """Waits until it may work again; raises what will not."""
         if isinstance(error, OffsetsGone | LogTruncated):

@@ -4,7 +4,9 @@
        ╰──── the next chunk is under way meanwhile ────╯
 
 A range is read whole or the task fails. Offsets that went away since the range was planned end it
-with `DataLoss`; with `failOnDataLoss` off the read goes on where the log begins now.
+with `DataLoss`; with `failOnDataLoss` off the read goes on where the log begins now, and ends where
+it ends. All that was planned had been committed: a log that ends before was cut, by an unclean
+election.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sexton.base.errors import CorruptLog
+from sexton.base.errors import CorruptLog, Refused
+from sexton.base.kafka_errors import KafkaError
 from sexton.client.client import Client
 from sexton.client.listing import LATEST, list_offsets
 from sexton.client.reading import OffsetsGone, PartitionReader
@@ -163,11 +166,22 @@ class _RangeReader:
                 if gone.offset >= gone.log_end:
                     return
                 start = gone.log_start
+            except Refused as error:  # nor was it there later, for as long as we have patience
+                if error.error is not KafkaError.OFFSET_NOT_AVAILABLE:
+                    raise
+                log_end = await until_it_works(reader.log_end, self._options.patience)
+                if log_end >= end:
+                    raise
+                if self._options.fail_on_data_loss:
+                    raise ends_earlier(self._what, end, log_end, "log end") from error
+                return
+
+    @property
+    def _what(self) -> str:
+        at, node = self._wanted.at, self._wanted.node
+        return str(at) if node is None else f"{at} on broker {node}"
 
     def _loss(self, gone: OffsetsGone) -> Exception:
-        what = str(self._wanted.at)
-        if self._wanted.node is not None:
-            what += f" on broker {self._wanted.node}"
         if gone.offset < gone.log_start:
-            return begins_later(what, gone.offset, gone.log_start)
-        return ends_earlier(what, self._wanted.end, gone.log_end, "log end")
+            return begins_later(self._what, gone.offset, gone.log_start)
+        return ends_earlier(self._what, self._wanted.end, gone.log_end, "log end")
