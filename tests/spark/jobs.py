@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from sexton.testing.waiting import until
+
 
 def square(number: int) -> tuple[int, int]:
     """The square, and which process has worked it out."""
@@ -25,3 +27,12 @@ def deadly(argument: tuple[int, str]) -> int:
         mark.touch()
         os._exit(9)
     return number
+
+
+def patient(directory: str) -> None:
+    """Whichever comes first is done; the others wait until they may go on."""
+    place = Path(directory)
+    try:
+        (place / "first").touch(exist_ok=False)
+    except FileExistsError:
+        until((place / "goes-on").exists, "a word that it goes on", 300)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from sexton.spark.tasks import TaskFailed, TasksFailed, run_on_spark
-from tests.spark.jobs import picky, square
+from tests.spark.jobs import patient, picky, square
 
 
 def test_results_come_with_their_numbers(spark: SparkSession) -> None:
@@ -39,4 +41,19 @@ def test_whoever_stops_early_gets_rid_of_the_rest(spark: SparkSession) -> None:
     results = run_on_spark(spark, range(12), square)
     assert next(results)[1][0] >= 0
     results.close()  # type: ignore[attr-defined]
+    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+
+
+def test_nor_has_to_wait_for_jobs_that_were_on_their_way(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """When the first task is done, most of the others are just being handed to Spark."""
+    results = run_on_spark(spark, [str(tmp_path)] * 100, patient)
+    next(results)
+    with ThreadPoolExecutor(1) as beside:
+        closing = beside.submit(results.close)  # type: ignore[attr-defined]
+        try:
+            closing.result(30)
+        finally:
+            (tmp_path / "goes-on").touch()
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()

@@ -37,6 +37,7 @@ R = TypeVar("R")
 
 MOST_JOBS = 64  # waiting with Spark at any time: the cores of a large cluster are kept busy
 _NUMBERS = count(1)
+_CANCEL_S = 0.1  # from one word to the next that jobs are not wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +120,12 @@ class _Jobs:
         if self._stopped:
             return
         self._stopped = True
-        if any(thread.is_alive() for thread in self._threads):
-            self._context.cancelJobsWithTag(self._tag)
         for thread in self._threads:
-            thread.join()
+            # Again and again: a thread may just be on its way to Spark with a job, which no earlier
+            # word has met, and would wait for its end.
+            while thread.is_alive():
+                self._context.cancelJobsWithTag(self._tag)
+                thread.join(_CANCEL_S)
 
     def _work(self) -> None:
         self._context.addJobTag(self._tag)
