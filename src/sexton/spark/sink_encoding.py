@@ -24,7 +24,7 @@ from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
 from sexton.client.retrying import Patience
 from sexton.records.encoder import compressed
-from sexton.records.layout import Codec
+from sexton.records.layout import NO_TIMESTAMP, Codec
 from sexton.records.open_batches import Full, NewRows, NoPartition, OpenBatches, Strings
 from sexton.records.tables import Array
 from sexton.spark.background import BackgroundLoop
@@ -184,10 +184,9 @@ def _headers(column: Any) -> tuple[Array, Strings, Strings]:
 
 def _timestamps(column: Any, now_ms: int) -> Array:
     column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-    told = column.fill_null(now_ms * 1000).to_numpy(zero_copy_only=False)
-    if (told < 0).any():
+    found: Array = column.fill_null(now_ms * 1000).to_numpy(zero_copy_only=False) // 1000
+    if (found < NO_TIMESTAMP).any():
         raise ConfigError("timestamp", "lies before 1970", "Kafka has no such timestamps")
-    found: Array = told // 1000
     return found
 
 

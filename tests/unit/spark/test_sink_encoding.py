@@ -121,6 +121,15 @@ def test_headers_timestamps_and_nulls_are_kept() -> None:
     ]
 
 
+def test_a_record_without_a_timestamp_is_copied_without_one() -> None:
+    """Kafka says so with -1, and a source shows that as a moment before 1970."""
+    none = pa.array([-1_000], pa.timestamp("us", "UTC"))
+    (records,) = by_partition(
+        encoded(encoding(), 0, [arrow(value=[b"v"], timestamp=none)])
+    ).values()
+    assert [r.timestamp for r in records] == [-1]
+
+
 @pytest.mark.parametrize(
     ("column", "items", "why"),
     [
