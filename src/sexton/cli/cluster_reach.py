@@ -127,17 +127,20 @@ def must_have(topology: Topology, *names: str) -> None:
         raise no_such_topic(*missing)
 
 
-async def places_named(
-    client: Client, partitions: Sequence[TopicPartition]
-) -> list[PartitionPlace]:
-    """Where the partitions live that somebody named; the same if one is not there."""
-    topics = list(dict.fromkeys(at.topic for at in partitions))
-    topology = await client.topology(topics)
-    must_have(topology, *topics)
+def must_have_partitions(topology: Topology, partitions: Sequence[TopicPartition]) -> None:
+    must_have(topology, *dict.fromkeys(at.topic for at in partitions))
     for at in partitions:
         there = topology.topics[at.topic].partitions
         if at.partition not in there:
             raise no_such_partition(*at, len(there))
+
+
+async def places_named(
+    client: Client, partitions: Sequence[TopicPartition]
+) -> list[PartitionPlace]:
+    """Where the partitions live that somebody named; the same if one is not there."""
+    topology = await client.topology(dict.fromkeys(at.topic for at in partitions))
+    must_have_partitions(topology, partitions)
     return [topology.place(at) for at in partitions]
 
 

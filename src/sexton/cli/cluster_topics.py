@@ -97,7 +97,7 @@ def command(
     async def work(client: Client) -> Topology:
         from sexton.client import admin
 
-        if topics and not create:
+        if topics and delete:  # all of them or none
             must_have(await client.topology(topics), *topics)
         for topic in topics or ():
             if create:

@@ -19,7 +19,7 @@ from sexton.cli.cluster_reach import (
     Reach,
     SettingsOption,
     must_have,
-    place_of,
+    must_have_partitions,
 )
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
@@ -166,7 +166,7 @@ async def _by_broker(client: Client, asked: Asked) -> dict[int, list[TopicPartit
     if asked.topic is not None:
         must_have(topology, asked.topic)
     if asked.topic is not None and asked.partition is not None:
-        await place_of(client, TopicPartition(asked.topic, asked.partition))
+        must_have_partitions(topology, [TopicPartition(asked.topic, asked.partition)])
     found: dict[int, list[TopicPartition]] = {}
     for topic in topology.topics.values():
         for place in topic.partitions.values():

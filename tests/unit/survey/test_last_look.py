@@ -32,14 +32,18 @@ def told(lines: Sequence[str]) -> list[bytes]:
     return [batch_of(line) for line in lines]
 
 
-def survey(tmp_path: Path, *replicas: Sequence[bytes]) -> PartitionSurvey:
+def copies(tmp_path: Path, replicas: Sequence[Sequence[bytes]]) -> list[Path]:
     paths = []
     for number, batches in enumerate(replicas, 1):
         directory = tmp_path / str(number) / "orders-0"
         directory.mkdir(parents=True)
         (directory / f"{0:020}.log").write_bytes(b"".join(batches))
         paths.append(directory.parent)
-    (found,) = run_files_survey(paths, LocalRunner(1)).partitions
+    return paths
+
+
+def survey(tmp_path: Path, *replicas: Sequence[bytes]) -> PartitionSurvey:
+    (found,) = run_files_survey(copies(tmp_path, replicas), LocalRunner(1)).partitions
     return found
 
 
@@ -179,13 +183,7 @@ def test_what_differed_only_in_what_retention_deleted_is_neither_found_nor_left_
 
 def survey_not_compacted(tmp_path: Path, *replicas: Sequence[bytes]) -> PartitionSurvey:
     """As of a cluster that says so."""
-    paths = []
-    for number, batches in enumerate(replicas, 1):
-        directory = tmp_path / str(number) / "orders-0"
-        directory.mkdir(parents=True)
-        (directory / f"{0:020}.log").write_bytes(b"".join(batches))
-        paths.append(directory.parent)
-    plan = finish(plan_files(paths, compacted=False))
+    plan = finish(plan_files(copies(tmp_path, replicas), compacted=False))
     audit = _Audit(Wanted("nowhere:1"), LocalRunner(1), Nobody(), None)
     (found,) = audit.run(plan).partitions
     return found
