@@ -10,9 +10,11 @@ from sexton.broker.rebalance import prefer_leaders
 from sexton.client import admin
 from sexton.client.client import Client
 
+TOPIC = "orders"  # a client that had one of our ports before us may have others created
+
 
 def leaders(data: Path, first: Callable[[LocalCluster], Awaitable[None]]) -> list[int]:
-    """Starts all brokers, does something, and says who leads; sorted."""
+    """Starts all brokers, does something, and says who leads the topic's partitions; sorted."""
 
     async def run() -> list[int]:
         config = with_options(ClusterConfig(), {"replica.fetch.backoff.ms": 20})
@@ -21,7 +23,7 @@ def leaders(data: Path, first: Callable[[LocalCluster], Awaitable[None]]) -> lis
         try:
             await cluster.ready()
             await first(cluster)
-            return sorted(p.leader for p in cluster.image.partitions.values())
+            return sorted(p.leader for p in cluster.image.partitions_of(TOPIC).values())
         finally:
             cluster.stop()
 
@@ -30,7 +32,7 @@ def leaders(data: Path, first: Callable[[LocalCluster], Awaitable[None]]) -> lis
 
 async def create(cluster: LocalCluster) -> None:
     async with Client(cluster.bootstrap_servers) as client:
-        await admin.create_topic(client, "orders", 6, 3)
+        await admin.create_topic(client, TOPIC, 6, 3)
 
 
 async def nothing(_cluster: LocalCluster) -> None:

@@ -58,7 +58,7 @@ def test_workers_do_not_outlive_whoever_was_killed_with_a_seed_under_way() -> No
 
 
 def _in_group(group: int, word: str) -> list[str]:
-    command = ["ps", "-o", "args=", "-g", str(group)]
+    command = ["ps", "-ww", "-o", "args=", "-g", str(group)]  # -ww: of any length
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return [line for line in listed.splitlines() if word in line]
 
