@@ -166,6 +166,7 @@ def test_copies_of_directories_are_compared(
         (["-b", "localhost:1", "-t", "x", "--sample-partitions", "2"], "between 0 and 1"),
         (["-b", "localhost:1", "-t", "x", "--html", "/nowhere/x.html"], "no such directory"),
         (["-b", "localhost:1", "-t", "x", "--metrics-port", "0"], "only with --watch"),
+        (["-b", "localhost:1", "-t", "x", "--watch", "--interval", "6"], "is not a span of time"),
         (["--path", "."], "nothing to agree with"),
         (["--path", ".", "--path", "."], "is named twice"),
         (["--path", "a", "--path", "b", "--since", "2h"], "does not go with --path"),

@@ -258,7 +258,7 @@ def test_it_follows_until_ctrl_c(broker: EmbeddedCluster, tmp_path: Path) -> Non
     """Each finding is a line as it comes; Ctrl-C is how it ends, and the exit code tells."""
     topic = filled(broker, [("a", "110")])
     where = ["-b", broker.bootstrap_servers, "--engine", "local", "--checkpoint", str(tmp_path)]
-    asked = ["--value", "int", "--follow", "--every", "100ms", "--format", "jsonl"]
+    asked = ["--value", "int", "--follow", "--interval", "100ms", "--format", "jsonl"]
     with subprocess.Popen(
         [sys.executable, "-m", "sexton.cli.main", "validate", topic, *where, *asked],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

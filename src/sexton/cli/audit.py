@@ -27,6 +27,7 @@ from sexton.cli.options import (
     CommandConfigOption,
     DataOption,
     FormatOption,
+    IntervalOption,
     SettingsOption,
     client_settings,
 )
@@ -75,7 +76,8 @@ def command(
     parquet: ParquetOption = None,
     show_keys: ShowKeysOption = False,
     resume: ResumeOption = None,
-    watch: WatchOption = None,
+    watch: WatchOption = False,
+    interval: IntervalOption = "1h",
     metrics_port: MetricsOption = None,
     format: FormatOption = Format.table,
 ) -> None:
@@ -87,7 +89,7 @@ def command(
     """
     from sexton.cli.audit_run import Request, run_audit
 
-    if metrics_port is not None and watch is None:
+    if metrics_port is not None and not watch:
         raise ConfigError("--metrics-port", "there are metrics only with --watch")
     if path and (bootstrap or settings or command_config or data):
         why = "does not go with --path: no broker is asked"
@@ -110,4 +112,4 @@ def command(
         show_keys=show_keys,
         resume=resume,
     )
-    run_audit(request, format, watch, metrics_port)
+    run_audit(request, format, interval if watch else None, metrics_port)

@@ -86,10 +86,7 @@ ShowKeysOption = Annotated[
     bool, typer.Option("--show-keys", help="Keys as text; otherwise digests of them.")
 ]
 WatchOption = Annotated[
-    str | None,
-    typer.Option(
-        "--watch", metavar="SPAN", help="Audit again and again, every 1h, say, until Ctrl-C."
-    ),
+    bool, typer.Option("--watch", "-w", help="Audit again at each --interval, until Ctrl-C.")
 ]
 MetricsOption = Annotated[
     int | None,

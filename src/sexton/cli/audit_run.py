@@ -82,13 +82,13 @@ class Request:
                 raise ConfigError(option, why, "leave it out; -t chooses topics")
 
 
-def run_audit(request: Request, chosen: Format, every: str | None, port: int | None) -> None:
+def run_audit(request: Request, chosen: Format, interval: str | None, port: int | None) -> None:
     """Once, or again and again, and all that is said of it."""
     from sexton.cli.audit_show import show
     from sexton.cli.audit_watch import audit_again
 
-    if every is not None:
-        audit_again(request, chosen, every, port)
+    if interval is not None:
+        audit_again(request, chosen, interval, port)
         return
     with Output("audit", chosen) as out:
         show(audit(request, out), request, out)

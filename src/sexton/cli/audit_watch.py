@@ -79,9 +79,9 @@ class Tally:
         return "\n".join(lines) + "\n"
 
 
-def audit_again(request: Request, chosen: Format, every: str, metrics_port: int | None) -> None:
+def audit_again(request: Request, chosen: Format, interval: str, metrics_port: int | None) -> None:
     """Until Ctrl-C. One that fails is said and tried again at the next turn."""
-    pause_s = milliseconds(every, "--watch") / 1000
+    pause_s = milliseconds(interval, "--interval") / 1000
     tally = Tally()
     with _served(tally, metrics_port):
         try:

@@ -13,7 +13,6 @@ from sexton.cli.cluster_reach import (
     BootstrapOption,
     CommandConfigOption,
     DataOption,
-    IntervalOption,
     Json,
     Reach,
     SettingsOption,
@@ -23,7 +22,7 @@ from sexton.cli.cluster_reach import (
     interval_s,
 )
 from sexton.cli.live import View, watch
-from sexton.cli.options import FormatOption
+from sexton.cli.options import FormatOption, IntervalOption
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.report.tables import Cell, Column, Row, number

@@ -63,9 +63,6 @@ WatchOption = Annotated[
     ),
 ]
 
-IntervalOption = Annotated[
-    str, typer.Option("--interval", metavar="SPAN", help="Between two looks at the cluster.")
-]
 INTERVAL = "500ms"
 SHORTEST_INTERVAL_MS = 100  # a look asks every broker
 

@@ -10,7 +10,6 @@ from sexton.cli.cluster_reach import (
     BootstrapOption,
     CommandConfigOption,
     DataOption,
-    IntervalOption,
     Json,
     Reach,
     SettingsOption,
@@ -19,7 +18,7 @@ from sexton.cli.cluster_reach import (
     interval_s,
 )
 from sexton.cli.live import View, watch
-from sexton.cli.options import BOOTSTRAP_SERVERS, FormatOption
+from sexton.cli.options import BOOTSTRAP_SERVERS, FormatOption, IntervalOption
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.report.tables import Cell, Column, Row, number

@@ -15,14 +15,13 @@ from sexton.cli.cluster_reach import (
 from sexton.cli.guard_reach import (
     DEFAULT_MEMORY,
     HoldOption,
-    IntervalOption,
     MemoryOption,
     TimeoutOption,
     config_of,
     looked,
     with_daemon,
 )
-from sexton.cli.options import FormatOption
+from sexton.cli.options import FormatOption, IntervalOption
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.report.tables import Column, Row

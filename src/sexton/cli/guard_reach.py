@@ -34,9 +34,6 @@ MemoryOption = Annotated[
         "--memory-topic", metavar="TOPIC", help="Where guards note what they are about to change."
     ),
 ]
-IntervalOption = Annotated[
-    str, typer.Option("--interval", metavar="SPAN", help="Between two looks at the cluster.")
-]
 HoldOption = Annotated[
     str,
     typer.Option(

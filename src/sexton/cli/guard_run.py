@@ -22,7 +22,6 @@ from sexton.cli.guard_reach import (
     DEFAULT_MEMORY,
     DoubtOption,
     HoldOption,
-    IntervalOption,
     MemoryOption,
     ReapplyOption,
     TimeoutOption,
@@ -31,7 +30,7 @@ from sexton.cli.guard_reach import (
     show,
     with_daemon,
 )
-from sexton.cli.options import FormatOption
+from sexton.cli.options import FormatOption, IntervalOption
 from sexton.cli.output import Output
 from sexton.cli.up_options import LogFormat, LogFormatOption, LogLevel, LogLevelOption
 from sexton.cli.writers import Ending, Format

@@ -81,6 +81,10 @@ JobsOption = Annotated[
     ),
 ]
 
+IntervalOption = Annotated[
+    str, typer.Option("--interval", metavar="SPAN", help="How long from one look to the next.")
+]
+
 DataOption = Annotated[
     Path | None,
     typer.Option(

@@ -17,6 +17,7 @@ from sexton.cli.options import (
     CommandConfigOption,
     DataOption,
     FormatOption,
+    IntervalOption,
     SettingsOption,
 )
 from sexton.cli.validate_options import (
@@ -24,7 +25,6 @@ from sexton.cli.validate_options import (
     CompareIsolationOption,
     CompleteOption,
     ContentOption,
-    EveryOption,
     FollowOption,
     IdOption,
     IsolationLevel,
@@ -105,7 +105,7 @@ def command(
     until: UntilOption = None,
     follow: FollowOption = False,
     checkpoint: CheckpointOption = None,
-    every: EveryOption = "5s",
+    interval: IntervalOption = "5s",
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
     data: DataOption = None,

@@ -127,7 +127,7 @@ MostKeysOption = Annotated[
 FollowOption = Annotated[
     bool,
     typer.Option(
-        "--follow", help="Go on with what is written, looking again --every so often, until Ctrl-C."
+        "--follow", help="Go on with what is written, looking at each --interval, until Ctrl-C."
     ),
 ]
 CheckpointOption = Annotated[
@@ -137,11 +137,5 @@ CheckpointOption = Annotated[
         metavar="DIR",
         help="Keep here what is known of keys and ids, and go on from it; with or without"
         " --follow.",
-    ),
-]
-EveryOption = Annotated[
-    str,
-    typer.Option(
-        "--every", metavar="SPAN", help="With --follow: how long between two looks for more."
     ),
 ]

@@ -42,7 +42,7 @@ class Request:
     settle: str | None
     follow: bool
     checkpoint: Path | None
-    every: str
+    interval: str
     engine: Engine
     master: str
     max_bytes_per_s: int | None
@@ -101,7 +101,7 @@ class Request:
         if self.follow and self.checkpoint is None:
             hint = "name a directory; --checkpoint keeps what is known there"
             raise ConfigError("--follow", "needs --checkpoint", hint)
-        milliseconds(self.every, "--every")
+        milliseconds(self.interval, "--interval")
         must_be_writable(self.html, self.parquet, self.write_baseline)
         must_be_a_directory(self.checkpoint, "--checkpoint")
 

@@ -64,7 +64,7 @@ def _step_by_step(request: Request, checkpoint: Path, out: Output) -> None:
                 if found is None:
                     if not request.follow:
                         break
-                    time.sleep(milliseconds(request.every, "--every") / 1000)
+                    time.sleep(milliseconds(request.interval, "--interval") / 1000)
         except KeyboardInterrupt:
             if not request.follow:
                 raise  # with --follow this is how it ends

@@ -63,7 +63,7 @@ def test_a_master_that_is_named_is_used(monkeypatch: pytest.MonkeyPatch) -> None
     ("options", "why"),
     [
         ({"until": "soon"}, "--until: 'soon' is no time"),
-        ({"every": "often"}, "--every"),
+        ({"interval": "often"}, "--interval"),
         ({"value": None, "rising": True, "id": "int"}, "--rising"),
     ],
 )

@@ -27,8 +27,8 @@ AT = TopicPartition("counts", 0)
 REQUEST = Request(
     topic="counts", partitions=(), settings={}, rules=Rules(value="int"), table=None, table_key="",
     table_value=None, since=None, until=None, settle=None, follow=False, checkpoint=None,
-    every="1s", engine=Engine.local, master="", max_bytes_per_s=None, most_keys=None, baseline=None,
-    write_baseline=None, html=None, parquet=None, show_keys=False,
+    interval="1s", engine=Engine.local, master="", max_bytes_per_s=None, most_keys=None,
+    baseline=None, write_baseline=None, html=None, parquet=None, show_keys=False,
 )  # fmt: skip
 
 
