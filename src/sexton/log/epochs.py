@@ -6,6 +6,11 @@ is needed to answer "where does epoch e end in your log?" (OffsetsForLeaderEpoch
     epoch   0         3              4
             |---------|--------------|-------▶        end of epoch 3 = start of epoch 4
     offset  0         120            500     log end
+
+Cleaning takes batches away, an epoch's first ones or all of them. So whoever learns of an epoch
+from batches (a copy of a cleaned log, a start without the file) takes it to begin where the batch
+before ends, not where its first batch is that is left: a follower that wrote something else in
+between has to cut it. Where the file knows better, the file counts.
 """
 
 from __future__ import annotations
@@ -44,11 +49,15 @@ class LeaderEpochs:
         return True
 
     def remember(self, earlier: list[EpochStart]) -> None:
-        """Where an epoch began, if cleaning has since removed its first records."""
-        starts = {entry.epoch: entry.start_offset for entry in earlier}
-        self.entries = [
-            EpochStart(epoch, min(start, starts.get(epoch, start))) for epoch, start in self.entries
-        ]
+        """What was noted before counts, unless it is later than anything that batches tell of."""
+        noted = [entry for entry in earlier if entry.epoch <= self.latest]
+        starts = dict(self.entries) | dict(noted)
+        rising: list[EpochStart] = []
+        for entry in sorted(EpochStart(*each) for each in starts.items()):
+            while rising and rising[-1].start_offset >= entry.start_offset:
+                rising.pop()
+            rising.append(entry)
+        self.entries = rising
 
     def end_of(self, epoch: int, log_end: int) -> EpochStart:
         """The last epoch up to `epoch` in this log and where it ends; (-1, -1) if unknown."""

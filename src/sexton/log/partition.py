@@ -151,6 +151,7 @@ class PartitionLog:
         markers: list[Marker],
         now_ms: int,
     ) -> None:
+        reached = self.end_offset  # a new segment may begin further on
         try:
             self._roll_if_due(len(data), headers, now_ms)
             self._changed = True  # rolling syncs what was there before
@@ -164,14 +165,13 @@ class PartitionLog:
             self.disk.write_back(self.active.path(LOG))
         news = False
         for (_position, header), marker in zip(headers, markers, strict=True):
-            news |= self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            news |= self.epochs.assign(header.partition_leader_epoch, reached)
+            reached = header.next_offset
             ended = self.producers.apply(header, marker)
             if ended is not None and ended.aborted:
                 self.active.add_aborted(self.producers.aborted_entry(ended))
         if news:
-            self._epochs_stale = True
-            with suppress(OSError):  # `flush` must succeed with it, recovery can do without
-                self.write_epochs()
+            self._write_epochs_if_possible()
         if self.end_offset - self.recovery_point >= self.config.flush_messages:
             self._flush_appended(now_ms)
 
@@ -305,6 +305,12 @@ class PartitionLog:
         file.append(pack_snapshot(self.producers.to_snapshot()))
         file.close()
 
+    def _write_epochs_if_possible(self) -> None:
+        """On a full disk it is not: `flush` must succeed with it, recovery can do without."""
+        self._epochs_stale = True
+        with suppress(OSError):
+            self.write_epochs()
+
     def write_epochs(self) -> None:
         replace(self.disk, f"{self.directory}/{EPOCHS}", pack_epochs(self.epochs.entries))
         self._epochs_stale = False
@@ -436,8 +442,7 @@ class PartitionLog:
             return
         self.log_start_offset = offset
         if self.epochs.cut_start(offset):
-            self._epochs_stale = True  # if there is no room now, `flush` does it
-            self.write_epochs()
+            self._write_epochs_if_possible()
 
     def _remove(self, segments: list[Segment]) -> None:
         """In this order: what a power cut leaves must be a log that could have been."""

@@ -155,7 +155,7 @@ def _remove_replaced(disk: Disk, directory: str, base: int) -> None:
         end = header.next_offset
     for other in _segment_bases(disk, directory):
         if base <= other < max(end, base + 1):
-            Segment.attach(disk, directory, other, 0).remove()
+            Segment.attach(disk, directory, other, 0).remove(log_last=True)
 
 
 def _segment_bases(disk: Disk, directory: str) -> list[int]:
@@ -193,7 +193,8 @@ def _recover(
 ) -> None:
     """Reads the segments from `first` on, cutting the log where it stops making sense."""
     for index in range(first, len(segments)):
-        fault = _recover_segment(segments[index], producers, epochs, config)
+        reached = segments[index - 1].end_offset if index else segments[0].base_offset
+        fault = _recover_segment(segments[index], reached, producers, epochs, config)
         if fault is None:
             if index < len(segments) - 1:
                 segments[index].seal()
@@ -223,9 +224,12 @@ def _cut(segments: list[Segment], index: int, position: int) -> None:
 
 
 def _recover_segment(
-    segment: Segment, producers: Producers, epochs: LeaderEpochs, config: LogConfig
+    segment: Segment, reached: int, producers: Producers, epochs: LeaderEpochs, config: LogConfig
 ) -> tuple[Finding, int] | None:
-    """Verifies every batch and indexes it; tells where to cut, at the first that is bad."""
+    """Verifies every batch and indexes it; tells where to cut, at the first that is bad.
+
+    `reached` is where the batch before it ends.
+    """
     segment.forget_indexes()
     end = 0
     try:
@@ -238,7 +242,8 @@ def _recover_segment(
                 where = f"{segment.path(LOG)} at byte {position}"
                 marker = first_control_record(batch, where)
             segment.index(position, header, config.index_interval_bytes)
-            epochs.assign(header.partition_leader_epoch, header.base_offset)
+            epochs.assign(header.partition_leader_epoch, reached)
+            reached = header.next_offset
             ended = producers.apply(header, marker)
             if ended is not None and ended.aborted:
                 segment.add_aborted(producers.aborted_entry(ended))
@@ -285,13 +290,15 @@ def _epochs_in(segments: list[Segment]) -> LeaderEpochs:
     something else in one of those would not be told where to cut its log.
     """
     epochs = LeaderEpochs()
+    reached = segments[0].base_offset if segments else 0
     for segment in segments:
         with suppress(CorruptLog):  # whoever reads these batches will notice
             for _position, header in segment.headers():
                 if header.partition_leader_epoch < 0:
                     return epochs  # of times when nobody noted it
                 if header.partition_leader_epoch > epochs.latest:
-                    epochs.assign(header.partition_leader_epoch, header.base_offset)
+                    epochs.assign(header.partition_leader_epoch, reached)
+                reached = header.next_offset
     return epochs
 
 

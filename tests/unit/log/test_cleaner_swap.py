@@ -17,7 +17,7 @@ from sexton.log.config import LogConfig
 from sexton.log.disk import Disk, DiskFailed
 from sexton.log.indexes import parse_aborted
 from sexton.log.memory_disk import MemoryDisk
-from sexton.log.names import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
+from sexton.log.names import OFFSET_INDEX, SWAP, TIME_INDEX, TRANSACTION_INDEX
 from sexton.log.partition import PartitionLog
 from sexton.log.real_disk import RealDisk
 from sexton.log.recovery import open_log
@@ -316,3 +316,43 @@ def test_memory_is_used_again_from_pass_to_pass() -> None:
         clean(log, Bounds.independent(2000, log.active.base_offset), OPTIONS, shop)
         assert lines(log) == ["27 a=27", "28 b=28", "29 c=29"]
     assert len(shop.blocks) == 1
+
+
+def test_a_power_cut_while_a_swap_is_completed_leaves_no_index_of_the_segment_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor is a committed record taken for an aborted one by it."""
+
+    class PowerCut(Exception):
+        pass
+
+    disk = MemoryDisk()
+    log = open_log(disk, "t-0", CONFIG, now_ms=1000).log
+    writer = Writer()
+    for line in ("@7 a=1", "@7 abort", "@7 b=1", "@7 commit"):
+        log.append_as_leader(writer.batch(line), 0, 1000, from_client=False)
+    log.roll(1000)
+    log.append_as_leader(writer.batch("end=1"), 0, 1000)
+    log.advance_high_watermark(log.end_offset)
+    log.flush(1000)
+    assert log.segments[0].aborted
+    made = begin(log, Bounds.independent(2000, log.active.base_offset), OPTIONS).prepare()
+    assert made is not None
+    ((_old, fresh),) = made.ready
+    fresh.rename(SWAP)
+    disk.sync_directory("t-0")
+    again = disk.crash(Random(0))
+    remove = MemoryDisk.remove
+
+    def removed(self: MemoryDisk, path: str) -> None:
+        remove(self, path)
+        if path.endswith("00.log"):
+            self.sync_directory("t-0")
+            raise PowerCut
+
+    monkeypatch.setattr(MemoryDisk, "remove", removed)
+    with pytest.raises(PowerCut):
+        open_log(again, "t-0", CONFIG, now_ms=1000, recovery_point=log.recovery_point)
+    names = again.crash(Random(0)).names("t-0")
+    assert "00000000000000000000.log.swap" in names
+    assert "00000000000000000000.txnindex" not in names

@@ -21,6 +21,11 @@ from sexton.node.messages import CleanNow, CleanNowAnswer
 from sexton.node.outside import CONTROLLER
 from sexton.node.replica import Replica
 from sexton.node.replicas import _full_disk_waits
+from sexton.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from sexton.sim.clients import Sequence, batch_of, produce_request
 from tests.unit.node.small_cluster import CLIENT, SmallCluster
 
@@ -81,6 +86,22 @@ def test_a_full_disk_does_not_end_it_and_is_emptied_by_retention() -> None:
     disk.room_bytes = None
     cluster.wait(2 * BrokerConfig(1).log_retention_check_interval_ms)
     assert cluster.broker(1).replicas.get(PARTITION).log.log_start_offset == 1
+
+
+@pytest.mark.parametrize("full", [1, 2], ids=["leader", "follower"])
+def test_nor_does_who_deletes_records_to_make_room(full: int) -> None:
+    cluster = SmallCluster(2)
+    create = admin.CreateTopic(None, "t", uuid.UUID(int=7).hex, -1, -1, ((1, 2),))
+    cluster.world.send(CLIENT, CONTROLLER, create, lambda _: None, 1_000, 0)
+    cluster.wait(5_000)
+    assert answers_to_a_write(cluster)[0] is not None
+    cluster.wait(1_000)
+    cluster.world.processes[full].disk.memory.room_bytes = 0
+    wanted = DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 1)])
+    answers_to(cluster, DeleteRecordsRequest([wanted], 5_000), 2)
+    cluster.wait(5_000)
+    for node in (1, 2):
+        assert cluster.broker(node).replicas.get(PARTITION).log.log_start_offset == 1
 
 
 def test_nor_does_who_asks_for_a_cleaning_of_it() -> None:
