@@ -85,6 +85,10 @@ class FetchSession:
                 self.partitions[key] = Watched(key, asked)
             else:
                 watched.asked = asked
+                if self.follower >= 0:
+                    # It passes over what is said of this partition in answers to earlier requests,
+                    # which may be on their way: the answer to this one says it again.
+                    watched.told = None
             self.fresh[key] = None
 
     def watch(self, watched: Watched, replica: Replica | None) -> None:

@@ -11,7 +11,14 @@ from sexton.base.partitions import TopicPartition
 from sexton.machines import controller as admin
 from sexton.node.broker import Broker
 from sexton.node.fetch_sessions import IDLE_MS
+from sexton.node.fetcher import session_id
 from sexton.node.outside import CONTROLLER, Answer, Asked, Effect, Event, Left
+from sexton.node.replica import Leading
+from sexton.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from sexton.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -240,3 +247,50 @@ def test_a_follower_without_a_session_waits_for_records() -> None:
     began_ms = cluster.world.now_ms
     write(cluster, 0)
     assert cluster.world.now_ms - began_ms < 500, "the ISR has it as soon as it is there"
+
+
+@pytest.mark.parametrize("follower", [2, -1], ids=["follower", "consumer"])
+def test_who_names_a_partition_is_told_of_it_though_an_earlier_answer_was(follower: int) -> None:
+    """A follower passes over what earlier answers say of partitions that it has named since."""
+    cluster = SmallCluster(2)
+    create = admin.CreateTopic(None, TOPIC, uuid.UUID(int=7).hex, assignment=((1, 2), (1, 2)))
+    cluster.world.send(-101, CONTROLLER, create, lambda _: None, 1_000, 0)
+    cluster.wait(5_000)
+    for number in range(2):
+        write(cluster, number)
+    cluster.wait(1_000)
+    leader = cluster.broker(LEADER)
+    watched = leader.replicas.get(TopicPartition(TOPIC, 0))
+    assert isinstance(watched.role, Leading) and watched.role.compaction is not None
+    accepted = session_id(watched.role.compaction.reports[2].session)
+
+    def told(caller: str, epoch: int, asked: int, session: int) -> dict[object, FetchResponse]:
+        """Who is answered, and what, when this request comes."""
+        partition = FetchPartition(
+            partition=asked, fetch_offset=1, partition_max_bytes=1 << 20,
+            replica_directory_id=accepted,
+        )  # fmt: skip
+        request = FetchRequest(
+            replica_id=follower, max_wait_ms=60_000 if epoch else 0, min_bytes=1,
+            max_bytes=1 << 20, session_id=session, session_epoch=epoch,
+            topics=[FetchTopic(TOPIC, partitions=[partition])],
+        )  # fmt: skip
+        effects = leader.handle(
+            Asked(caller, request, VERSION), cluster.world.now_ms, cluster.world.now_ms
+        )
+        return {
+            each.caller: each.response
+            for each in effects
+            if isinstance(each, Answer) and isinstance(each.response, FetchResponse)
+        }
+
+    session = told("first", 0, 0, 0)["first"].session_id
+    assert told("waits", 1, 1, session) == {}
+    wanted = DeleteRecordsTopic(TOPIC, [DeleteRecordsPartition(0, 1)])
+    deletes = Asked("deletes", DeleteRecordsRequest([wanted], 1_000), 2)
+    leader.handle(deletes, cluster.world.now_ms, cluster.world.now_ms)
+    assert watched.log.log_start_offset == 1
+    answers = told("overtakes", 2, 0, session)
+    assert 0 in shown(answers["waits"])  # of its new start
+    answers |= told("next", 3, 1, session)
+    assert (0 in shown(answers["overtakes"])) == (follower == 2)
