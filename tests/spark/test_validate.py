@@ -109,6 +109,12 @@ def test_an_expression_may_be_a_fraction_or_a_time(
     assert not sexton.spark.validate(df, value=f"-({COUNT}) / 4").kept
     assert sexton.spark.validate(df, value="timestamp").kept
     assert sexton.spark.validate(df, value=df["offset"], rising=True).kept
+    assert sexton.spark.validate(df, value="date_from_unix_date(cast(offset as int))").kept
+    # As of a database: beyond 2^53 a fraction would not tell one number from the next.
+    large = "cast(9007199254740993 - offset as decimal(38, 0))"
+    assert not sexton.spark.validate(df, value=large).kept
+    numbered = df.withColumn("key", df["partition"].cast("string").cast("binary"))
+    assert sexton.spark.validate(numbered, sequence="cast(offset as decimal(20, 0))").kept
 
 
 @pytest.mark.parametrize(
@@ -124,6 +130,7 @@ def test_an_expression_may_be_a_fraction_or_a_time(
         ({"value": COUNT, "checkpoint": "kept"}, "checkpoint: goes with a DataFrame that is a st"),
         ({"value": COUNT, "on_finding": print}, "on_finding: goes with a DataFrame that is a st"),
         ({"id": IDENTITY, "rising": True}, "says how value has to be"),
+        ({"sequence": f"({COUNT}) / 1"}, "sequence: is double, and a sequence counts in whole"),
     ],
 )
 def test_what_cannot_be_done_with_a_dataframe_is_said(

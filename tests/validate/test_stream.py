@@ -22,7 +22,7 @@ from sexton.survey import validating_stream
 from sexton.survey.validating import validate as validate_once
 from sexton.survey.validating_plan import Asked
 from sexton.survey.validating_runner import LocalTasks
-from sexton.survey.validating_state import COMMITTED
+from sexton.survey.validating_state import COMMITTED, held
 from sexton.survey.validating_stream import Following, LocalSteps, until_caught_up
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
@@ -252,6 +252,17 @@ def test_the_command_keeps_and_goes_on(
     assert "LastValue: 110" in said  # it is told again, though nothing is read again
     code, _said, asides = validate(topic, *kept, "--compare-isolation")
     assert code == 2 and "needs the whole topic at once" in asides
+
+
+def test_two_at_once_do_not_sweep_each_others_files_away(
+    broker: EmbeddedCluster, validate: Run, tmp_path: Path
+) -> None:
+    topic = filled(broker, [("a", "110")])
+    asked = (topic, "--value", "int", "--checkpoint", str(tmp_path / "kept"))
+    with held(tmp_path / "kept"):
+        code, _said, asides = validate(*asked)
+    assert code == 2 and "another validation is at work there" in asides
+    assert validate(*asked)[0] == 0
 
 
 def test_it_follows_until_ctrl_c(broker: EmbeddedCluster, tmp_path: Path) -> None:

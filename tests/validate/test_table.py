@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,13 @@ import pytest
 from sexton.audit import state_kernels
 from sexton.audit.materialized import mixed
 from sexton.audit.state_table import StateTable
+from sexton.audit.validation import Rules
 from sexton.base.errors import ConfigError
 from sexton.survey.table_files import TableColumns, rows_of, table_files
+from sexton.survey.validating_plan import Asked
+from sexton.survey.validating_runner import LocalTasks
+from sexton.survey.validating_table import validate_table
+from sexton.survey.validating_tasks import Failed
 from sexton.testing.embedded import EmbeddedCluster
 from tests.validate.topics import Record, Run, filled, found
 
@@ -87,6 +93,31 @@ def test_each_way_in_which_it_is_not_is_found(users: str, validate: Run, tmp_pat
     messages = " ".join(each["message"] for each in found(said))
     assert "user-5, which has been deleted in the topic" in messages
     assert "stranger, which is not in the topic" in messages
+
+
+def test_what_could_not_be_read_again_is_not_called_stale(
+    users: str, broker: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """Sums of all partitions are there, and one is gone when keys are to be looked at."""
+
+    class Failing:
+        slots, rounds = 2, 0
+
+        def run(self, tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+            self.rounds += 1
+            for number, result in LocalTasks().run(tasks):
+                fails = self.rounds == 2 and number == 1  # a partition: they come first
+                yield number, Failed("broker 1: does not answer") if fails else result
+
+    wrong = {f"user_{number}": None for number in range(0, 300, 3)}  # of partition 0
+    table = written(tmp_path / "t", rows(**wrong))
+    asked = Asked(broker.bootstrap_servers, users, Rules())
+    whole = validate_table(asked, LocalTasks(), table, "user", None)
+    assert whole.counts == {"table-missing-row": 100}
+    runner = Failing()
+    partly = validate_table(asked, runner, table, "user", None)
+    assert runner.rounds == 2
+    assert partly.counts == {} and len(partly.unread) == 1
 
 
 def test_a_value_that_differs_does_not_count_where_only_keys_are_compared(
@@ -167,6 +198,7 @@ def test_a_delta_table_that_we_would_misread_is_refused(
         (pa.array([b"a", None, b"\xff"]), [b"a", None, b"\xff"]),
         (pa.array([True, None, False]), [b"true", None, b"false"]),
         (pa.array(["x", "a", None, "bc"])[1:], [b"a", None, b"bc"]),
+        (pa.array([b"0123", None], pa.binary(4)), [b"0123", None]),  # of a UUID, say
     ],
 )
 def test_columns_of_any_kind_become_bytes(
@@ -184,6 +216,9 @@ def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert raised.value.hint == "there are user, f"
     with pytest.raises(ConfigError, match="is a column of double"):
         list(rows_of(tmp_path / "t.parquet", TableColumns("user", "f")))
+    pq.write_table(pa.table({"user": [[1]]}), tmp_path / "lists.parquet")
+    with pytest.raises(ConfigError, match="user: is a column of list"):
+        list(rows_of(tmp_path / "lists.parquet", TableColumns("user", None)))
 
 
 def test_both_sides_sum_up_alike() -> None:

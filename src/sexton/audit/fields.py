@@ -86,7 +86,9 @@ def numbers(expression: Expression, rows: Rows) -> Read:
             width = _WIDTHS[expression.kind]
             wrong = kernels.fixed(*places, len(rows), width, *to)
             if expression.kind == "double":
-                values = sortable(values.view(np.float64))
+                fractions = values.view(np.float64)
+                status[np.isnan(fractions) & (status == FOUND)] = UNREADABLE
+                values = sortable(fractions)
         case "int":
             wrong = kernels.digits(*places, len(rows), *to)
         case _:
@@ -388,7 +390,7 @@ def why_unreadable(expression: Expression, rows: Rows, row: int) -> str:
         if token is None:
             return f"{what} has no member {name} that is a number or text"
         what = name
-    if expression.kind in ("int32", "int64", "double"):
+    if expression.kind in _WIDTHS and len(token or b"") != _WIDTHS[expression.kind]:
         size = _WIDTHS[expression.kind]
         return f"{what} has {len(token or b'')} bytes, and {expression.kind} has {size}"
     noun = "a whole number" if expression.kind == "int" else "a number"

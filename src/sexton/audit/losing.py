@@ -23,7 +23,7 @@ import numpy as np
 from sexton.audit import state_kernels as kernels
 from sexton.audit.across import empty_sketch, mark, marked, sketch_bits
 from sexton.audit.expressions import parts
-from sexton.audit.fields import FOUND, UNREADABLE, Read, Rows, fingerprints, why_unreadable
+from sexton.audit.fields import EMPTY, FOUND, UNREADABLE, Read, Rows, fingerprints, why_unreadable
 from sexton.audit.ordering import MOST_ROWS
 from sexton.audit.state_table import StateTable
 from sexton.audit.validating import UnreadableRecord
@@ -72,7 +72,8 @@ class LossFold:
             raise ConfigError(str(self._partition), why, "leave out --complete")
 
     def _refuse(self, status: Array, rows: Rows) -> None:
-        """As with the output: a record without an id is an error, or is counted."""
+        """As with the output: a record without an id is an error, or is counted; a null is none."""
+        self.unreadable += int(np.count_nonzero(status == EMPTY))
         unreadable = np.flatnonzero(status == UNREADABLE)
         if not len(unreadable):
             return

@@ -105,7 +105,7 @@ class OrderFold:
         """Where the source has these ids; what has no place is UNREADABLE."""
         assert self._places is not None
         places, known = self._places.look_up(ids, status)
-        known[(known == FOUND) & (places == _NOWHERE)] = UNREADABLE
+        known[(known != FOUND) | (places == _NOWHERE)] = UNREADABLE
         return places, known
 
     # ── what it amounts to ──

@@ -8,7 +8,8 @@ speed of memory: no row is sent anywhere, no state store is called. An id may tu
 partition, too; `across` says how those are found.
 
 After a fall the lower value counts: one regression is one sighting, however long it takes until the
-value has caught up. A delete (a null value) ends a key's history, and it may begin anew.
+value has caught up. A delete (a null value without a number) ends a key's history, and it may begin
+anew.
 """
 
 from __future__ import annotations
@@ -157,10 +158,12 @@ class Validating(Checks):
         """Records that are to be judged, in order."""
         told = _Told(rows, self._key, self._id)
         offsets = rows.offsets
-        keys: Read | None = None
+        if self._expressions or self.rules.source is not None or ISOLATION in self.checks:
+            keys = self._keys(rows)
         for name, expression in self._expressions.items():
-            keys = keys or self._keys(rows)
             found = numbers(expression, rows)
+            deleted = rows.columns.value.length[rows.rows] < 0
+            found.status[deleted & (found.status == UNREADABLE)] = EMPTY  # no number: it ends here
             self._refuse((expression,), found.status, keys.status, rows)
             status = np.where(keys.status == FOUND, found.status, UNREADABLE).astype(np.uint8)
             self.fold(name, keys.values, status, found.values, offsets, told)
@@ -188,6 +191,9 @@ class Validating(Checks):
         if not len(rows):
             return
         keys = fingerprints(self._key, rows, self.seed)
+        if self.rules.committed:  # those that are shown were asked for theirs already
+            unseen = np.where(hidden[rows.rows], keys.status, FOUND).astype(np.uint8)
+            self._refuse(self._key, unseen, None, rows)
         status = np.where(keys.status == FOUND, FOUND, UNREADABLE).astype(np.uint8)
         self.note_judged(ISOLATION, status)
         flags = hidden[rows.rows].astype(np.int64)
@@ -209,7 +215,9 @@ class Validating(Checks):
             missing = [each for each in expressions if slow_token(each, rows, row) is None]
             wrong_one = (missing or expressions)[0]
             why = why_unreadable(wrong_one, rows, row)
-            hint = _hint(wrong_one, slow_token(wrong_one, rows, row))
+            hint = "read another part of the record, or leave such records out: --skip-unreadable"
+            if wrong_one is self._expressions.get(VALUE):
+                hint = _fraction(wrong_one, slow_token(wrong_one, rows, row)) or hint
             raise UnreadableRecord(f"{self.partition}, offset {offset}", why, hint)
         self.note_unreadable(len(unreadable), offset)
 
@@ -253,8 +261,9 @@ class Validating(Checks):
         return replace(facts, counts=counts, sightings=(*facts.sightings, *told))
 
 
-def _hint(expression: Expression, token: bytes | None) -> str:
+def _fraction(expression: Expression, token: bytes | None) -> str | None:
+    """What to do if it is one."""
     if expression.kind == "int" and token is not None and _FRACTION.fullmatch(token):
         fraction = str(replace(expression, kind="float")).removeprefix("value ")
         return f"read it as a fraction: '{fraction}'"
-    return "read another part of the record, or leave such records out: --skip-unreadable"
+    return None

@@ -44,10 +44,11 @@ def _once(request: Request, out: Output) -> Validation:
 
 
 def _step_by_step(request: Request, checkpoint: Path, out: Output) -> None:
+    from sexton.survey.validating_state import held
     from sexton.survey.validating_stream import Following
 
     asked, told = request.asked(), Told(request, out)
-    with _steps(request, out) as runner:
+    with held(checkpoint), _steps(request, out) as runner:
         following = Following(asked, checkpoint, runner)
         known = following.known
         if known:

@@ -16,6 +16,7 @@ offset, but two topics may have had one name, one after the other.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
 
 FACTS = "facts string, files string"
 _PLACES = ("topic", "partition", "offset")
-_WHOLE = ("tinyint", "smallint", "int", "bigint", "boolean", "date")
+_WHOLE = ("tinyint", "smallint", "int", "bigint", "boolean")
+_DECIMAL_OF_WHOLE = re.compile(r"decimal\(\d+,0\)")
 _TIMES = ("timestamp", "timestamp_ntz")
 MOST_BYTES_REMEMBERED = 64 << 20  # in each of a machine's workers; what is more is read from files
 
@@ -108,8 +110,13 @@ def _number(df: DataFrame, column: Column, name: str) -> tuple[Column, bool]:
     kind = _type(df, column)
     if kind in _TIMES:
         return functions.unix_micros(column), False
-    if kind in _WHOLE:
+    if kind == "date":
+        return functions.unix_date(column), False
+    if kind in _WHOLE or _DECIMAL_OF_WHOLE.fullmatch(kind):
         return column.cast("bigint"), False
+    if name == SEQUENCE:
+        why = f"is {kind}, and a sequence counts in whole numbers"
+        raise ConfigError(name, why, 'such as sequence="cast(n as bigint)"')
     if kind in ("float", "double") or kind.startswith("decimal"):
         return column.cast("double"), True
     hint = f'such as {name}="cast(cast(value as string) as bigint)"'
@@ -250,7 +257,8 @@ class FrameFold:
         checks.note("records", len(offsets))
         key_spans = _spans(batch.column("_key"))
         ids = _spans(batch.column("_id")) if ID in checks.checks else None
-        told = _Told(key_spans, ids, offsets, batch.column("_time").to_numpy())
+        times = batch.column("_time").fill_null(-1).to_numpy()
+        told = _Told(key_spans, ids, offsets, times)
         keys = fingerprints_of(key_spans, checks.seed)
         deleted = batch.column("_deleted").to_numpy(zero_copy_only=False)
         numbered = [name for name in (VALUE, SEQUENCE) if name in checks.checks]
@@ -271,13 +279,14 @@ class FrameFold:
         there = column.is_valid().to_numpy(zero_copy_only=False)
         values = column.fill_null(0).to_numpy(zero_copy_only=False)
         if name in self._plan.fractions:
+            there &= ~np.isnan(values)
             values = sortable(values)
         status = np.where(there, FOUND, np.where(deleted, EMPTY, UNREADABLE)).astype(np.uint8)
         wrong = np.flatnonzero((status == UNREADABLE) & (keys.status == FOUND))
         if len(wrong):
             offset = int(offsets[wrong[0]])
             if not self._plan.rules.skip_unreadable:
-                why = f"{name} is null there: {getattr(self._plan.rules, name)}"
+                why = f"{name} is null there, or no number: {getattr(self._plan.rules, name)}"
                 hint = "mend the expression, or leave such records out: skip_unreadable=True"
                 raise UnreadableRecord(f"{self._at}, offset {offset}", f"{why} ({hint})")
             self._checks.note_unreadable(len(wrong), offset)

@@ -42,7 +42,7 @@ from sexton.survey.validating import Validation
 from sexton.survey.validating import validate as validate_topic
 from sexton.survey.validating_plan import Asked
 from sexton.survey.validating_question import OfPython, check_question, local_path
-from sexton.survey.validating_state import Checkpoint, Kept, added
+from sexton.survey.validating_state import Checkpoint, Kept, added, held
 from sexton.survey.validating_stream import Following, until_caught_up
 from sexton.survey.validating_table import validate_table
 
@@ -237,9 +237,10 @@ def _of_topic(
 ) -> Validation:
     if checkpoint is not None:
         assert table is None, "that needs the whole topic at once"
-        following = Following(asked, checkpoint, SparkSteps(lambda: spark))
-        until_caught_up(following, lambda _found: None)
-        return following.validation()
+        with held(checkpoint):
+            following = Following(asked, checkpoint, SparkSteps(lambda: spark))
+            until_caught_up(following, lambda _found: None)
+            return following.validation()
     tasks = SparkTasks(lambda: spark)
     if table is not None:
         return validate_table(asked, tasks, *table)

@@ -94,8 +94,14 @@ def _spans(column: Any, name: str, *, fraction: bool) -> Spans:
     if pa.types.is_floating(kind):
         hint = "say how the topic's is read: --value 'json:price float'"
         raise ConfigError(name, f"is a column of {kind}", hint)
-    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-        column = column.cast(pa.string())
+    if pa.types.is_fixed_size_binary(kind):
+        column = column.cast(pa.binary())
+    elif not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        try:
+            column = column.cast(pa.string())
+        except pa.ArrowException:
+            hint = "write a column of text, bytes or whole numbers, and compare that"
+            raise ConfigError(name, f"is a column of {kind}", hint) from None
     column = column.cast(pa.large_binary())
     buffers = column.buffers()
     count = len(column)

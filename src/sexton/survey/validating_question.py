@@ -62,11 +62,14 @@ def check_question(
     """ConfigError if it cannot be answered, or only in part."""
     _check_rules(rules, words, table)
     _check_table(rules, words, table, table_value)
+    if table is not None:
+        _check_whole(words, "table", since=since, partition=partition)
     if settle and not rules.complete:
         why = f"says how long a record may take to be here, and goes with {words.name('complete')}"
         raise ConfigError(words.name("settle"), why, "ask for both, or for neither")
     if rules.complete:
-        _check_complete(rules, words, since=since, until=until, partition=partition)
+        _check_complete(rules, words)
+        _check_whole(words, "complete", since=since, until=until, partition=partition)
     if checkpoint is not None:
         _check_steps(rules, words, table, until)
 
@@ -85,7 +88,10 @@ def _check_rules(rules: Rules, words: Words, table: Path | None) -> None:
     for option in ("value", "sequence"):
         expression = getattr(rules, option)
         if expression is not None:
-            number(expression, words.name(option))
+            kind = number(expression, words.name(option)).kind
+            if option == "sequence" and kind in ("float", "double"):
+                why = f"is read as {kind}, and a sequence counts in whole numbers"
+                raise ConfigError(words.name(option), why, "read it as int, int32 or int64")
     for option in ("id", "key", "content", "source_id"):
         expression = getattr(rules, option)
         if expression is not None:
@@ -96,14 +102,17 @@ def _check_rules(rules: Rules, words: Words, table: Path | None) -> None:
         raise ConfigError(words.name("source"), why, hint)
 
 
-def _check_complete(
-    rules: Rules, words: Words, *, since: bool, until: bool, partition: bool
-) -> None:
-    """What was not read cannot be called lost."""
-    complete = words.name("complete")
+def _check_complete(rules: Rules, words: Words) -> None:
     if rules.source is None:
         why = f"needs {words.name('source')}, whose records have to be there"
-        raise ConfigError(complete, why, f"such as {words.given('source', 'orders')}")
+        hint = f"such as {words.given('source', 'orders')}"
+        raise ConfigError(words.name("complete"), why, hint)
+
+
+def _check_whole(
+    words: Words, option: str, *, since: bool, partition: bool, until: bool = False
+) -> None:
+    """What was not read cannot be called lost, nor a row of it stale."""
     for given, what in (
         (since, words.name("since")),
         (until, words.name("until")),
@@ -111,7 +120,7 @@ def _check_complete(
     ):
         if given:
             why = f"needs the whole topic, and does not go with {what}"
-            raise ConfigError(complete, why, "ask for it in a run of its own")
+            raise ConfigError(words.name(option), why, "ask for it in a run of its own")
 
 
 def _check_table(rules: Rules, words: Words, table: Path | None, table_value: str | None) -> None:

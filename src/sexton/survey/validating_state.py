@@ -11,16 +11,20 @@ A step writes, for each partition, a file with the keys that it has changed, and
 name are of a step that was never finished, and go. When the changes have grown larger than what
 they change, the whole state is written instead.
 
-A task that is run twice writes two files, of which one is named in the end.
+A task that is run twice writes two files, of which one is named in the end. But two validations
+would sweep each other's files away: so one at a time has the directory (`held`), by the kernel's
+lock, which goes with its process. Spark sees to that itself for streams of its own.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -130,6 +134,19 @@ class Checkpoint:
         for path in self.directory.glob("*/*.npz*"):
             if str(path.relative_to(self.directory)) not in named:
                 path.unlink(missing_ok=True)
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Nobody else goes on with this checkpoint meanwhile; ConfigError if somebody does already."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("a", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            why, hint = "another validation is at work there", "wait for it, or stop it"
+            raise ConfigError(str(directory), why, hint) from None
+        yield
 
 
 def _told(path: Path) -> dict[str, Any]:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
+import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from sexton.audit import state_table
+from sexton.audit.fields import Rows
+from sexton.audit.losing import LossFold
+from sexton.audit.ordering import OrderFold
 from sexton.audit.validating import UnreadableRecord, Validating
 from sexton.audit.validation import PartitionFacts, Rules, Sighting
 from sexton.base.errors import ConfigError
-from sexton.records import Spans, encode, rows
+from sexton.base.partitions import TopicPartition
+from sexton.records import Spans, decode, encode, rows
 from sexton.records.columns import write_headers
 from tests.unit.audit.replicas import PARTITION, TextReplica, chunks
 
@@ -91,6 +98,24 @@ def test_a_key_that_was_deleted_begins_anew() -> None:
     assert told(fold(log(items), Rules(value="int"))) == [
         ("state-regression", b"a", "1", "0", 2, 3)
     ]
+
+
+def test_so_does_one_whose_number_is_elsewhere_and_whose_delete_has_none() -> None:
+    items: list[Item] = [(b"a", b"x"), (b"a", b"x"), (b"a", None), (b"a", b"x")]
+    numbered = [write_headers([("n", b"%d" % number)]) for number in (1, 2, 3, 1)]
+    bare = [*numbered[:2], write_headers([]), numbered[3]]
+    assert not fold(log(items, bare), Rules(sequence="header:n int")).counts
+    # With a number it is a record like any other.
+    counts = fold(log(items, numbered), Rules(sequence="header:n int")).counts
+    assert counts == {"state-regression": 1}
+
+
+def test_what_is_no_number_is_not_compared_with_one() -> None:
+    items: list[Item] = [(b"a", struct.pack(">d", each)) for each in (1.0, math.nan, 2.0)]
+    with pytest.raises(UnreadableRecord, match=r"offset 1: .* is not a number"):
+        fold(log(items), Rules(value="double"))
+    facts = fold(log(items), Rules(value="double", skip_unreadable=True))
+    assert (facts.counts, facts.unreadable, facts.first_unreadable) == ({}, 1, 1)
 
 
 def test_a_record_without_a_key_is_nobodys_and_is_counted() -> None:
@@ -294,6 +319,64 @@ def test_the_last_record_of_a_key_may_be_one_that_was_aborted() -> None:
 def test_views_that_show_the_same_do_not_differ() -> None:
     lines = "0 a=1\n1 @7 a=2 b=1\n3 @7 commit\n4 b=3"
     assert not text_fold(lines, Rules(compare_isolation=True)).counts
+
+
+UNREADABLE_KEYS: list[Item] = [(b'{"u": 1}', b"1"), (b"not JSON", b"2"), (None, b"3")]
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        Rules(compare_isolation=True, key="key json:u"),
+        Rules(id="value", source="orders", key="key json:u"),
+        Rules(value="int", key="key json:u"),
+    ],
+    ids=["isolation", "order", "value"],
+)
+def test_a_key_that_cannot_be_read_is_an_error_whatever_is_asked(rules: Rules) -> None:
+    with pytest.raises(UnreadableRecord, match="offset 1"):
+        fold(log(UNREADABLE_KEYS), rules)
+    facts = fold(log(UNREADABLE_KEYS), replace(rules, skip_unreadable=True))
+    assert (facts.unreadable, facts.without_key) == (1, 1)
+
+
+def test_so_it_is_in_a_record_that_only_read_uncommitted_shows() -> None:
+    lines = "0 a=1\n1 @7 a=2 b=1\n3 @7 abort\n4 b=3"
+    with pytest.raises(UnreadableRecord, match="offset 0"):
+        text_fold(lines, Rules(compare_isolation=True, key="key json:u"))
+    facts = text_fold(lines, Rules(compare_isolation=True, key="key json:u", skip_unreadable=True))
+    assert (facts.records, facts.hidden, facts.unreadable) == (2, 2, 4)
+
+
+# ── against a source ──
+
+
+def rows_of(items: Sequence[Item], at: TopicPartition) -> Rows:
+    return Rows(decode(log(items)), np.arange(len(items)), at)
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_record_without_an_id_does_not_end_the_order_of_its_key(partition: int) -> None:
+    source = TopicPartition("orders", partition)
+    items: list[Item] = [(b"k", b'{"id": %d}' % number) for number in range(3)]
+    order = OrderFold(PARTITION, Rules(id="json:id", source="orders"), SEED)
+    order.take_output(rows_of([items[2], (b"k", None), items[1]], PARTITION))
+    order.begin_source()
+    order.take_source(rows_of(items, source))
+    (sighting,), count = order.sightings(10)
+    assert (sighting.code, sighting.last_offset, sighting.offset, count) == (
+        "order-violation", 0, 2, 1,
+    )  # fmt: skip
+
+
+def test_what_has_no_id_in_the_source_was_not_looked_for() -> None:
+    source = TopicPartition("orders", 0)
+    items: list[Item] = [(b"k", b'{"id": 1}'), (b"k", None), (b"k", b'{"id": null}')]
+    loss = LossFold(source, Rules(id="json:id", source="orders", complete=True), SEED)
+    loss.take_source(rows_of(items, source))
+    loss.begin_output()
+    loss.take_output(rows_of(items[:1], PARTITION))
+    assert (loss.missing, loss.judged, loss.unreadable) == (0, 1, 2)
 
 
 # ── memory ──

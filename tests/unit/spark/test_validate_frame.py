@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
+from sexton.audit.validating import UnreadableRecord
 from sexton.audit.validation import PartitionFacts, Rules
 from sexton.base.partitions import TopicPartition
 from sexton.spark import validate_frame
 from sexton.spark.validate_frame import FramePlan, folder
 
 AT = TopicPartition("t", 0)
-Row = tuple[int, str, int]  # offset, key, value
+Row = tuple[int, str, float]  # offset, key, value
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,7 @@ def plan(directory: Path) -> FramePlan:
 
 
 def judged(
-    before: FramePlan, rows: Sequence[Row], *, again: bool = False
+    before: FramePlan, rows: Sequence[Row], *, again: bool = False, time: int | None = 0
 ) -> tuple[PartitionFacts | None, FramePlan]:
     """What one micro-batch comes to, and the plan of the next one."""
     offsets, keys, values = (list(column) for column in zip(*rows, strict=True))
@@ -43,9 +44,9 @@ def judged(
             "partition": pa.array([0] * count, pa.int32()),
             "offset": pa.array(offsets, pa.int64()),
             "_deleted": [False] * count,
-            "_time": pa.array(np.zeros(count, np.int64)),
+            "_time": pa.array([time] * count, pa.int64()),
             "_key": pa.array([key.encode() for key in keys], pa.binary()),
-            "_value": pa.array(values, pa.int64()),
+            "_value": pa.array(values, pa.float64() if before.fractions else pa.int64()),
         }
     )
     (answer,) = folder(replace(before, again=again))([batch])
@@ -111,3 +112,17 @@ def test_memory_of_a_worker_has_an_end(tmp_path: Path, monkeypatch: pytest.Monke
     assert not validate_frame._REMEMBERED
     facts, _later = judged(after, [(1, "a", 105)])
     assert found(facts) == [("110", "105")]
+
+
+def test_a_record_without_a_time_is_judged_like_any_other(tmp_path: Path) -> None:
+    facts, _after = judged(plan(tmp_path), [(0, "a", 110), (1, "a", 105)], time=None)
+    assert found(facts) == [("110", "105")]
+
+
+def test_what_is_no_number_is_left_out_or_an_error(tmp_path: Path) -> None:
+    rows = [(0, "a", 1.5), (1, "a", math.nan), (2, "a", 2.5)]
+    fractions = replace(plan(tmp_path), fractions=frozenset({"value"}))
+    with pytest.raises(UnreadableRecord, match="offset 1: value is null there, or no number: n"):
+        judged(fractions, rows)
+    facts, _after = judged(replace(fractions, rules=Rules(value="n", skip_unreadable=True)), rows)
+    assert found(facts) == [] and facts is not None and facts.unreadable == 1
