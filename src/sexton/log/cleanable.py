@@ -75,7 +75,7 @@ class LogCleaning:
             return False  # as in Apache Kafka
         if self.waiting is None:
             return True  # a restart: look once
-        now_ms, last = bounds.now_ms, LastBatches.of(log.producers)
+        now_ms, last = bounds.now_ms, LastBatches.of(log)
         return (
             any(h <= now_ms and at < bounds.tombstones for h, at in self.waiting.tombstones)
             or any(h is None for h, _ in self.waiting.markers)
@@ -124,7 +124,7 @@ class LogCleaning:
 def _unneeded(last: LastBatches, producer_id: int, last_offset: int, end: int) -> bool:
     """May an empty batch go? Not while it holds a producer's state, or the end of what is clean."""
     holds = last.by_offset.get(last_offset) == producer_id or producer_id in last.by_marker
-    return not holds and last_offset + 1 != end
+    return not holds and producer_id not in last.unsettled and last_offset + 1 != end
 
 
 def pass_bounds(

@@ -18,8 +18,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from sexton.log.producers import Producers
+if TYPE_CHECKING:
+    from sexton.log.partition import PartitionLog
 
 
 class Policy(Enum):
@@ -51,18 +53,28 @@ class Bounds:
 class LastBatches:
     """The batches that hold what is known of active producers, by their last offset.
 
-    A producer without a data batch is known by a marker, which carries its epoch.
+    A producer without a data batch is known by a marker, which carries its epoch. And what is above
+    the high watermark may be cut off again: whoever has written there is `unsettled`, and what is
+    known of him below that has to stay, too.
     """
 
     by_offset: dict[int, int]  # last offset of a data batch -> producer id
     by_marker: dict[int, int]  # producer id -> epoch
+    unsettled: frozenset[int] = frozenset()  # producer ids
 
     @classmethod
-    def of(cls, producers: Producers) -> LastBatches:
+    def of(cls, log: PartitionLog) -> LastBatches:
         by_offset, by_marker = {}, {}
-        for producer in producers.known.values():
+        for producer in log.producers.known.values():
             if producer.batches:
                 by_offset[producer.last_offset] = producer.producer_id
             else:
                 by_marker[producer.producer_id] = producer.epoch
-        return cls(by_offset, by_marker)
+        return cls(by_offset, by_marker, _unsettled(log))
+
+
+def _unsettled(log: PartitionLog) -> frozenset[int]:
+    if log.high_watermark == log.end_offset:
+        return frozenset()
+    above = log.batches(log.high_watermark)
+    return frozenset(header.producer_id for _, _, header in above if header.has_producer)

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sexton.base.errors import CorruptLog
-from sexton.log.cleaner_bounds import Bounds, LastBatches
+from sexton.log.cleaner_bounds import Bounds, LastBatches, Policy
+from sexton.log.cleaner_kernels import STAYS_EMPTY
 from sexton.log.cleaner_rules import Transactions, fates
 from sexton.log.config import LogConfig
 from sexton.log.indexes import AbortedTransaction
@@ -29,7 +30,7 @@ from sexton.log.segment import MOST_RELATIVE_OFFSET, Segment
 from sexton.log.walking import Walked, walk
 from sexton.records.control import ControlRecord, first_control_record
 from sexton.records.layout import CODEC_MASK, CONTROL
-from sexton.records.tables import Array, last_offsets
+from sexton.records.tables import Array, HeaderTable, last_offsets
 from sexton.records.tables import field as column
 
 # What is judged and written at once: small enough to stay in the CPU's cache. Compressed batches
@@ -60,7 +61,7 @@ class Source:
             [segment.size for segment in segments],
             [following.base_offset for following in log.segments[1 : len(segments) + 1]],
             [entry for segment in log.segments for entry in segment.aborted],
-            LastBatches.of(log.producers),
+            LastBatches.of(log),
         )
 
 
@@ -85,19 +86,51 @@ class Group:
 def plan(source: Source, bounds: Bounds) -> list[Group]:
     """Walks the headers of all batches, first to last."""
     transactions = Transactions(sorted(source.aborted, key=lambda e: e.first_offset))
+    unsettled = _Unsettled(source.last_batches.unsettled, bounds)
     groups: list[Group] = []
     for numbers in _grouped(source):
         group = Group([source.segments[number] for number in numbers], [], [])
         for number in numbers:
             transactions.retained = []
-            group.chunks.extend(_judged(source, number, transactions, bounds))
+            group.chunks.extend(_judged(source, number, transactions, unsettled, bounds))
             group.aborted.extend(transactions.retained)
         groups.append(group)
+    unsettled.stay()
     return groups
 
 
+class _Unsettled:
+    """The last batches of producers who have written above the high watermark, of both kinds.
+
+    Data holds a sequence, a marker an epoch. Which of them will be the last is not known before all
+    have been seen. Apache Kafka lets them go, and so does its policy here.
+    """
+
+    def __init__(self, producers: frozenset[int], bounds: Bounds) -> None:
+        self._producers = producers if bounds.policy is Policy.COORDINATED else frozenset()
+        self._end = bounds.end
+        self._last: dict[tuple[int, bool], tuple[Array, int]] = {}  # fates of a stretch, which one
+
+    def pass_by(self, headers: HeaderTable, fate: Array) -> None:
+        if not self._producers:
+            return
+        producers, attributes = column(headers, "producer_id"), column(headers, "attributes")
+        theirs = np.isin(producers, list(self._producers)) & (last_offsets(headers) < self._end)
+        for index in np.flatnonzero(theirs).tolist():
+            kind = (int(producers[index]), bool(attributes[index] & CONTROL))
+            self._last[kind] = (fate, index)
+
+    def stay(self) -> None:
+        for fate, index in self._last.values():
+            fate[index] |= STAYS_EMPTY
+
+
 def _judged(
-    source: Source, number: int, transactions: Transactions, bounds: Bounds
+    source: Source,
+    number: int,
+    transactions: Transactions,
+    unsettled: _Unsettled,
+    bounds: Bounds,
 ) -> Iterator[Chunk]:
     """The batches of a segment in stretches, each with its fate."""
     segment = source.segments[number]
@@ -106,6 +139,7 @@ def _judged(
         reached = _in_order(walked, reached, source.ends[number], segment.path(LOG))
         markers = list(_control_records(segment, walked))
         fate = fates(walked.headers, markers, transactions, source.last_batches, bounds)
+        unsettled.pass_by(walked.headers, fate)
         counts = column(walked.headers, "records_count").astype(np.int64)
         for first, stop in _stretches(walked):
             yield Chunk(
