@@ -430,6 +430,11 @@ class PartitionLog:
             self.disk, self.directory, self.segments, self.high_watermark
         )
 
+    def configure(self, config: LogConfig) -> None:
+        """Goes by other options from now on; a pass that goes by another policy is in vain."""
+        self.revision += config.compaction_policy != self.config.compaction_policy
+        self.config = config
+
     def replace_segments(self, old: list[Segment], cleaned: Segment) -> None:
         """A cleaned segment, its files in place already, stands for some neighbours from now on."""
         self.revision += 1

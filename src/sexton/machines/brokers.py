@@ -37,6 +37,7 @@ from sexton.machines.controller_events import (
 from sexton.machines.elections import is_fit
 from sexton.machines.ledger import Ledger
 from sexton.machines.metadata import BrokerRecord, PartitionRecord, Removed
+from sexton.machines.options import is_independent
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,8 @@ class Brokers:
             nothing = ReplicaState(*at, number, log_end=0, mcco=0, mxfo=0)
             found = logs.get((*at, number), nothing)  # one of another assignment is not its log
             if partition.isr == (event.node,):
-                unfit = not is_fit(partition, found)
+                independent = is_independent(self.ledger.image, partition.topic)
+                unfit = not is_fit(partition, found, independent=independent)
                 self.ledger.change(partition, replace(partition, doubtful=unfit))
             else:
                 self._leave_isr(partition, event.node)

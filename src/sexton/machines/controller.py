@@ -248,7 +248,12 @@ class Controller:
                 f"the partition epoch of {old.at} is {old.partition_epoch}, not "
                 f"{event.partition_epoch}; wait for the metadata and ask again",
             )
-        self._check_isr(old, event)
+        ineligible = self._check_isr(old, event)
+        if ineligible is not None:
+            # The leader does not wait for them any more. Another copy of this request, which comes
+            # when they are eligible again, is of an older partition epoch from now on.
+            self.ledger.write_partition(replace(old, partition_epoch=old.partition_epoch + 1))
+            return Failed(KafkaError.INELIGIBLE_REPLICA, ineligible)
         isr = tuple(node for node in old.replicas if node in event.isr)
         new = self.ledger.change(old, replace(old, isr=isr))
         if new.leader != event.node:
@@ -258,7 +263,8 @@ class Controller:
             )
         return IsrAltered(new.leader, new.leader_epoch, new.isr, new.partition_epoch)
 
-    def _check_isr(self, old: PartitionRecord, event: AlterIsr) -> None:
+    def _check_isr(self, old: PartitionRecord, event: AlterIsr) -> str | None:
+        """Who cannot join, and why; Refused if it makes no sense."""
         if event.node not in event.isr or len(dict.fromkeys(event.isr)) != len(event.isr):
             raise Refused(
                 KafkaError.INVALID_REQUEST,
@@ -276,11 +282,11 @@ class Controller:
                 why = "has started again since it fetched"
             else:
                 continue
-            raise Refused(
-                KafkaError.INELIGIBLE_REPLICA,
+            return (
                 f"broker {node} {why} and cannot join the ISR of {old.at} yet; "
-                "ask again when it has caught up",
+                "ask again when it has caught up"
             )
+        return None
 
     def _propose(self, event: ProposeRemovable) -> RemovableKept:
         old = self.ledger.existing(event.topic, event.partition)
@@ -360,12 +366,30 @@ class Controller:
                 self._begin_term(self.ledger.known(TopicPartition(event.name, number)))
 
     def _begin_term(self, old: PartitionRecord) -> None:
-        """The same leader, if there is one, in a new term."""
-        if old.leader != NO_LEADER:
-            epoch, partition_epoch = old.leader_epoch + 1, old.partition_epoch + 1
-            self.ledger.write_partition(
-                replace(old, leader_epoch=epoch, partition_epoch=partition_epoch)
-            )
+        """The same leader, if there is one, in a new term, for another policy holds in it.
+
+        While each replica cleaned as it liked, tombstones and markers went, and nobody noted which.
+        Who is not in sync may have missed them: unless that goes on, it starts over.
+        """
+        if old.leader == NO_LEADER:
+            return
+        new = replace(
+            old, leader_epoch=old.leader_epoch + 1, partition_epoch=old.partition_epoch + 1
+        )
+        if not options.is_independent(self.image, old.topic):
+            new = self._numbered_anew(new)
+        self.ledger.write_partition(new)
+
+    def _numbered_anew(self, partition: PartitionRecord) -> PartitionRecord:
+        """With new assignments for those who are not in sync: what log they have does not count."""
+        counters = self.image.counters
+        first = counters.next_assignment
+        away = [node for node in partition.replicas if node not in partition.isr]
+        if not away:
+            return partition
+        self.ledger.write(replace(counters, next_assignment=first + len(away)))
+        numbers = partition.members | {node: first + at for at, node in enumerate(away)}
+        return replace(partition, assignments=tuple(numbers[node] for node in partition.replicas))
 
     def _elect_where_allowed(self, event: AlterConfigs) -> None:
         """Partitions that wait for a leader may have one now that records may be lost."""

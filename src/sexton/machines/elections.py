@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from sexton.machines.compaction import NodeId, Progress, may_lead
+from sexton.machines.compaction import NodeId, Progress, Removable, may_lead
 from sexton.machines.controller_events import ReplicaState
 from sexton.machines.metadata import NO_LEADER, PartitionRecord
 from sexton.machines.reassignment import completed, origin_of
@@ -66,10 +66,14 @@ def settle(
     return completed(_after_loss(settled, found.get(leader))) if lost else settled
 
 
-def is_fit(partition: PartitionRecord, found: ReplicaState) -> bool:
-    """May the last ISR member lead with the log it came back with?"""
+def is_fit(partition: PartitionRecord, found: ReplicaState, *, independent: bool) -> bool:
+    """May the last ISR member lead with the log it came back with?
+
+    Where each replica cleans as it likes, nobody keeps account of how clean logs are.
+    """
     progress = Progress(found.mcco, found.mxfo)
-    return may_lead(found.log_end, progress, partition.high_watermark, partition.removable)
+    relied_on = Removable() if independent else partition.removable
+    return may_lead(found.log_end, progress, partition.high_watermark, relied_on)
 
 
 def _clean_leader(draft: PartitionRecord, active: Active, preferred: bool) -> NodeId:

@@ -17,10 +17,15 @@ from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.machines.controller_events import AlterConfigs
 from sexton.machines.ledger import UNCLEAN, Ledger
-from sexton.machines.metadata import ConfigRecord, Removed
+from sexton.machines.metadata import ConfigRecord, Image, Removed
 
 POLICY = "compaction.policy"
 _RESOURCES = ("topic", "broker", "group")
+
+
+def is_independent(image: Image, topic: str) -> bool:
+    """Does the topic itself say that each replica cleans as it likes? Defaults are brokers' own."""
+    return image.options_of("topic", topic).get(POLICY) == "independent"
 
 
 class Rules:

@@ -20,6 +20,7 @@ where, instead of records, and the follower cuts and asks again (KIP-595).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field
 
 from sexton.base.lazy_dataclass import dataclass
@@ -82,6 +83,7 @@ class Leader:
     fetchers: dict[NodeId, _Fetcher] = field(default_factory=dict)
     proposed: tuple[NodeId, ...] | None = None  # an ISR that the controller has been asked for
     knocking: dict[NodeId, None] = field(default_factory=dict)  # could have joined meanwhile
+    is_active: Callable[[NodeId], bool] = lambda _node: True  # as far as is known here
 
     def __post_init__(self) -> None:
         self.start_offset = self.log_end
@@ -103,6 +105,8 @@ class Leader:
         fetcher = self.fetchers.get(node)
         if fetcher is None or offset > self.log_end:
             return []
+        if 0 <= broker_epoch < fetcher.broker_epoch:
+            return []  # of an earlier life, whose log may have been longer
         # It is caught up if it has all that was there now, or when it last asked (KAFKA-4381).
         if offset >= self.log_end:
             fetcher.caught_up_ms = now_ms
@@ -182,7 +186,7 @@ class Leader:
         return [self._ask_for(tuple(member for member in order if member in joined))]
 
     def _may_join(self, node: NodeId) -> bool:
-        if node not in self.fetchers or node in self.membership.isr:
+        if node not in self.fetchers or node in self.membership.isr or not self.is_active(node):
             return False
         return self.fetchers[node].end >= max(self.high_watermark, self.start_offset)
 

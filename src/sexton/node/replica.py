@@ -113,6 +113,7 @@ class Replica:
         leader = replication.Leader(
             site.node, _membership(record), log.end_offset, log.high_watermark, site.clock_ms,
             site.config.replica_lag_time_max_ms,
+            is_active=lambda node: site.image.active(node),
         )  # fmt: skip
         talk: compaction.Leader | None = None
         if self.coordinated:

@@ -91,7 +91,7 @@ class Replicas:
         replica = self.by_partition.get(partition)
         if replica is None:
             replica = self._make(partition, record)
-        replica.log.config = self._site.log_config(partition.topic)
+        replica.log.configure(self._site.log_config(partition.topic))
         before = replica.role
         replica.obey(record)
         if replica.role is not before or (
@@ -142,7 +142,7 @@ class Replicas:
         for number in self._site.image.partitions_of(topic):
             replica = self.by_partition.get(TopicPartition(topic, number))
             if replica is not None:
-                replica.log.config = self._site.log_config(topic)
+                replica.log.configure(self._site.log_config(topic))
 
     def _make(self, partition: TopicPartition, record: PartitionRecord) -> Replica:
         site = self._site
