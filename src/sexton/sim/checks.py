@@ -162,6 +162,12 @@ class Checks(Healed):
         lowest = Removable(min(p.mcco for p in known), min(p.mxfo for p in known))
         group.true_minimum = group.true_minimum.raised_to(lowest)
 
+    def _lower_true_minimum(self, group: Group, end: int) -> None:
+        """Offsets from here on are given again, and nobody is done with those."""
+        lowest = group.true_minimum
+        group.true_minimum = Removable(min(lowest.mtro, end), min(lowest.mxro, end))
+        group.replicas.clear()
+
     # ── elections ──
 
     def _elected(self, replica: Replica, group: Group) -> None:
@@ -170,6 +176,7 @@ class Checks(Healed):
         began_at = replica.role.replication.start_offset  # it may have written since
         self.counts.elections += truth.epoch >= 0
         truth.epoch = epoch = replica.leader_epoch
+        group.terms[epoch] = began_at
         if replica.record.lost_in > truth.lost_before_epoch:
             # In this term or an earlier one, whose leader died before anybody saw it lead.
             self.counts.losses += 1
@@ -177,6 +184,7 @@ class Checks(Healed):
                 truth.become(log, began_at, others_discard=self.coordinated)
             truth.lost_before_epoch = epoch
             group.damaged.clear()
+            self._lower_true_minimum(group, began_at)
         elif began_at < truth.end:
             # The only one in sync has lost its disk's tail before the controller heard how far it
             # had been. Nobody could know; that it is elected is a choice, and that all agree with
@@ -189,6 +197,7 @@ class Checks(Healed):
             self.counts.losses += 1
             truth.lose_after(began_at)
             truth.lost_before_epoch = epoch
+            self._lower_true_minimum(group, began_at)
         group.damaged.pop(replica.site.node, None)
 
     @contextmanager

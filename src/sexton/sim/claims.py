@@ -9,7 +9,8 @@ later, when a disk is lost or a leader dies at the one moment that matters. But 
     when a replica     below its MCCO a log has one record per key and none that was aborted, below
       is looked at     its MXFO no batch with the transactional bit; what it takes for open has no
                        marker below the high watermark; the log of a compacted topic starts at 0;
-                       what a leader knows of a live producer, those in sync with it know
+                       what a leader knows of a live producer, those in sync with it know; and no
+                       epoch is said to have begun later than it did
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Claims(Checks):
         self._missed_markers(replica)
         self._lost_at_the_start(replica)
         self._forgotten_producers(replica)
+        self._late_epochs(replica)
         if self.coordinated:
             self._has_markers_of_its_data(replica)
             self._is_as_clean_as_it_says(replica)
@@ -138,6 +140,15 @@ class Claims(Checks):
             if last is not None and last[1] is not None and last[0] < log.log_start_offset:
                 what = f"{key!r} is at {last[0]}, and its log starts at {log.log_start_offset}"
                 self.fail("committed-lost", where(replica), what)
+
+    def _late_epochs(self, replica: Replica) -> None:
+        """A leader that says of an epoch that it began later lets others keep too much."""
+        log, terms = replica.log, self.group(replica.partition).terms
+        for epoch, start in log.epochs.entries:
+            began_at = max(terms.get(epoch, start), log.log_start_offset)
+            if start > began_at:
+                what = f"epoch {epoch} began at {began_at}, and it says {start}"
+                self.fail("late-epoch", where(replica), what)
 
     def _forgotten_producers(self, replica: Replica) -> None:
         """A follower knows of each live producer what its leader knows, or repeats get in."""

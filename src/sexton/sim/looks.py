@@ -48,6 +48,7 @@ class Group:
     damaged: dict[int, None] = field(default_factory=dict)  # replicas whose disk lost something
     ends: dict[int, tuple[int, int]] = field(default_factory=dict)  # assignment, end of its log
     committed: dict[int, tuple[int, int]] = field(default_factory=dict)  # by leaders: term, up to
+    terms: dict[int, int] = field(default_factory=dict)  # leader epoch -> where its log ended then
 
 
 class Looks:

@@ -136,7 +136,7 @@ def snapshots_kept(patch: Patch) -> None:
 @plant
 def last_batch_dropped(patch: Patch) -> None:
     """The last batch of a producer goes with its last record, and with it its sequence number."""
-    patch(LastBatches, "of", classmethod(lambda cls, _producers: cls({}, {})))
+    patch(LastBatches, "of", classmethod(lambda cls, _log: cls({}, {})))
 
 
 @plant
@@ -169,3 +169,9 @@ def _bounds(patch: Patch, change: Callable[[cleaner_rules.Bounds], cleaner_rules
         return change(bounds)
 
     right = patch(cleaner_rules.Bounds, "coordinated", classmethod(coordinated))
+
+
+@plant
+def cut_off_batches_hold_producers(patch: Patch) -> None:
+    """A producer's last batch is kept, though it may yet be cut off, and the one before goes."""
+    patch(cleaner_plan._Unsettled, "stay", lambda _self: None)

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from sexton.log.checkpoints import EpochStart
 from sexton.log.cleaner import Prepared
+from sexton.log.incoming import Marker, Placed
 from sexton.log.partition import PartitionLog
 from sexton.log.producers import EndedTransaction, Producers
 from sexton.machines import brokers as broker_machine
@@ -183,7 +185,7 @@ def trusted_disk(patch: Patch) -> None:
         return [e for e in effects if not isinstance(e, compaction.Propose)]
 
     right = patch(Leader, "_register", register)
-    patch(broker_machine, "is_fit", lambda _partition, _found: True)
+    patch(broker_machine, "is_fit", lambda _partition, _found, *, independent: True)
 
 
 # ── who leads, and since when ──
@@ -239,7 +241,7 @@ def minima_before_the_controller(patch: Patch) -> None:
 @plant
 def unfit_leader(patch: Patch) -> None:
     """The last of the ISR leads with whatever disk it comes back with."""
-    patch(broker_machine, "is_fit", lambda _partition, _found: True)
+    patch(broker_machine, "is_fit", lambda _partition, _found, *, independent: True)
 
 
 @plant
@@ -282,3 +284,23 @@ def earlier_session_fetches(patch: Patch) -> None:
 def late_markers_believed(patch: Patch) -> None:
     """A marker ends whatever is open, also if it is another copy of one that has been written."""
     patch(Markers, "is_late", lambda _self, _producer_id, _stamp: False)
+
+
+@plant
+def epochs_of_what_is_left(patch: Patch) -> None:
+    """An epoch begins with the first of its batches that comes, whatever was cleaned before it."""
+
+    def write(
+        self: PartitionLog, data: bytes, headers: list[Placed], markers: list[Marker], now_ms: int
+    ) -> None:
+        latest = self.epochs.latest
+        right(self, data, headers, markers, now_ms)
+        first: dict[int, int] = {}
+        for _position, header in headers:
+            first.setdefault(header.partition_leader_epoch, header.base_offset)
+        self.epochs.entries = [
+            EpochStart(epoch, first.get(epoch, start) if epoch > latest else start)
+            for epoch, start in self.epochs.entries
+        ]
+
+    right = patch(PartitionLog, "_write", write)

@@ -104,6 +104,15 @@ LOSSES = Recipe(
     )
 )  # fmt: skip
 
+# Leaders are cut off with what nobody else has, and while they are away others copy and clean.
+COPIES = Recipe(
+    replace(
+        SMALL, faults=("isolated-leader",) * 2 + ("new-disk", "moved-replica"), hours=10, brokers=4,
+        keys=3, writers=3, write_pause_ms=MINUTE_MS, fault_pause_ms=8 * MINUTE_MS,
+        fault_lasts_ms=70 * MINUTE_MS,
+    )
+)  # fmt: skip
+
 NO_CONTROLLER = Recipe(replace(SMALL, faults=("killed-controller", "paused-controller")))
 
 # Who joins the ISR stops to fetch, while the leader does not hear that it has joined.
@@ -224,6 +233,8 @@ EXTRA = (
     "joining-do-not-vouch",
     "earlier-session-fetches",
     "late-markers-believed",
+    "epochs-of-what-is-left",
+    "cut-off-batches-hold-producers",
 )
 
 # Rules of state stores, each of which a design or a release of Kafka Streams has gone without.
@@ -260,9 +271,11 @@ HUNTS: dict[str, Hunt] = {
     "tombstones-without-bound": Hunt(AWAY, 1, 3, (EARLY,)),
     "minima-before-the-controller": Hunt(NO_CONTROLLER, 1, 3, ("unknown-minima",)),
     "unfit-leader": Hunt(OLD_DISKS, 1, 3, (LOST, BEYOND)),
-    "joining-do-not-vouch": Hunt(DEAF_LEADERS, 1, 3, (BEHIND, LOST)),
+    "joining-do-not-vouch": Hunt(DEAF_LEADERS, 5, 12, (BEHIND, LOST)),
     "earlier-session-fetches": Hunt(LATE_FETCHES, 6, 15, (BEHIND, LOST)),
     "late-markers-believed": Hunt(LATE_MARKERS, 1, 3, ("transaction-broken",)),
+    "epochs-of-what-is-left": Hunt(COPIES, 1, 3, ("late-epoch",)),
+    "cut-off-batches-hold-producers": Hunt(COPIES, 2, 6, ("producer-forgotten",)),
     "trusted-checkpoint": Hunt(STORES, 1, 3, (STALE_STORE,)),
     "acknowledged-before-applied": Hunt(STORES, 1, 3, ("offset-went-back",)),
     "resumed-from-the-group": Hunt(STORES, 1, 3, ("counted-twice",), first_counts=False),
