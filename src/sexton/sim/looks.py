@@ -82,8 +82,9 @@ class Looks:
         return self.groups.setdefault(partition, Group())
 
     def may_lead(self, replica: Replica) -> bool:
+        """Whoever is in sync, but for one that came back with a log which the controller doubts."""
         record = self.image.partitions.get(replica.partition)
-        return record is not None and replica.site.node in record.isr
+        return record is not None and replica.site.node in record.isr and not record.doubtful
 
     # ── looking at a replica ──
 
