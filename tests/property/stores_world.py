@@ -555,8 +555,7 @@ class Rules:
             world.log += (Entry(world.log_end, number, key, value, world.now_ms),)
             world.log_end += 1
         first = min(e.offset for e in world.log if e.txn == number)
-        anywhere = self.mistakes.lands_anywhere or effect.lands_at is None
-        if not anywhere and first != effect.lands_at:
+        if not self.mistakes.lands_anywhere and not effect.lands(first):
             self._decide(world, number, "abort")
             self._tell(world, name, Elsewhere(first))
             return f"writes at {first}, not at {effect.lands_at}"

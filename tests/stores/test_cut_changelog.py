@@ -3,10 +3,14 @@
     broker 1    leads the changelog, and has everything; broker 2 is away
     A, B        count on and copy; what they add is on broker 1 alone
                 ── broker 1 goes, broker 2 comes back and is made the leader ──
-    A           commits once more: on top of records that are gone
+    A           would commit once more on top of records that are gone: it stops
+
+Records were lost, and nobody brings them back; whether to go on without them is for people to say.
+If A were to commit nevertheless (`careless`):
+
     A, B        have them still, and must not: the changelog has them no more
 
-Records were lost, and nobody brings them back. But a store is what its changelog says.
+A store is what its changelog says.
 """
 
 from __future__ import annotations
@@ -25,8 +29,8 @@ from sexton.client.admin import UNCLEAN, elect
 from sexton.client.client import Client
 from sexton.client.reading import LogTruncated
 from sexton.machines import stores as machine
-from sexton.machines.stores_events import Bounds
-from sexton.stores import App
+from sexton.machines.stores_events import Bounds, Commit
+from sexton.stores import App, TaskFailed
 from sexton.stores import changelog as changelogs
 from sexton.stores.fetching import Fetcher, Reader
 from sexton.stores.rows import Rows
@@ -90,6 +94,41 @@ def slow_copy(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return slow
 
 
+@pytest.fixture
+def careless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks where an owner's records land."""
+    monkeypatch.setattr(Commit, "lands", lambda *_: True)
+
+
+def fails(one: App, why: str) -> None:
+    assert one._ended is not None
+    until(one._ended.done, "it ends", 120)
+    with pytest.raises(TaskFailed, match=why):
+        one.close()
+
+
+def test_nobody_commits_on_top_of_what_is_lost(three: EmbeddedCluster, tmp_path: Path) -> None:
+    """The group's offset stays ahead of the changelog, and whoever comes next sees it."""
+    servers = three.bootstrap_servers
+    one = app(servers, tmp_path / "a")
+    one.start()
+    write(servers, [(0, "kept")] * 5)
+    wait_until_done(one, 5)
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        three.elect(topic, 0, 3)
+    three.kill(2)
+    three.wait_for(CHANGELOG, 0, lambda state: state.isr == (1,))
+    write(servers, [(0, "lost")] * 3)
+    wait_until_done(one, 8)
+    changed_history(three)
+    write(servers, [(0, "new")])
+    fails(one, "it has lost records")
+    again = app(servers, tmp_path / "a")
+    again.start()
+    fails(again, "committed input up to 8, but the changelog knows of 5")
+    assert logged(servers) == {"kept": 5}
+
+
 def two_histories(
     three: EmbeddedCluster, tmp_path: Path, slow_copy: threading.Event
 ) -> list[dict[str, int]]:
@@ -120,6 +159,7 @@ def two_histories(
             return [state(first, 0), state(second, 0), logged(servers)]
 
 
+@pytest.mark.usefixtures("careless")
 def test_a_store_is_of_one_history(
     three: EmbeddedCluster,
     tmp_path: Path,
@@ -131,6 +171,7 @@ def test_a_store_is_of_one_history(
     assert caplog.text.count("local state is thrown away") == 2
 
 
+@pytest.mark.usefixtures("careless")
 def test_without_that_question_both_are_mixed(
     three: EmbeddedCluster,
     tmp_path: Path,

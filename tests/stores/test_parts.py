@@ -13,15 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.base.errors import ConfigError, CorruptLog
+from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.topology import Topic, Topology
+from sexton.client.transacting import IMPLIED, Transaction
 from sexton.machines.stores_events import Checkpoint, Lineage
 from sexton.stores import Output, repeats
-from sexton.stores.batches import Outputs
+from sexton.stores.batches import BatchMaker, Outputs
 from sexton.stores.disks import Disk, MemoryDisk, RocksDisk
 from sexton.stores.layout import decode_checkpoint, encode_checkpoint
 from sexton.stores.numbers import Progress
 from sexton.stores.partitioner import Partitioner
+from sexton.stores.producing import NotWritten, TaskProducer
 from sexton.stores.repeats import Repeats
 from sexton.stores.serdes import SERDES, serde_of
 from sexton.stores.task import AppConfig, Task
@@ -186,6 +189,25 @@ def test_what_is_no_output_is_not_taken_for_one(made: Any) -> None:
 def test_records_without_a_key_take_turns() -> None:
     partitioner = Partitioner(3)
     assert sorted(partitioner.of(None) for _ in range(3)) == [0, 1, 2]
+
+
+def test_a_transaction_whose_partition_is_cut_under_it_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last records would be there, and the first not; a topic made again has no sequences."""
+    at, told = TopicPartition("t", 0), iter([7, 8])
+    batches = [BatchMaker("none").batches([b"k"], [b"v"], [0])[0] for _ in range(3)]
+    producer = TaskProducer(cast("Client", None), "x", "g", 60_000)
+    producer._transaction = Transaction("x", 7, 0, IMPLIED)
+
+    async def taken(_: TaskProducer, now: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {each: next(told) for each in now}
+
+    monkeypatch.setattr(TaskProducer, "_until_taken", taken)
+    assert asyncio.run(producer.send({at: batches[:2]})) == {at: range(7, 9)}
+    told = iter([9, 0])
+    with pytest.raises(NotWritten, match="t-0: was cut below 10"):
+        asyncio.run(producer.send({at: batches[1:]}))
 
 
 def test_after_a_prefix() -> None:

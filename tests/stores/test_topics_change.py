@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from sexton.base.errors import ConfigError
+from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.topology import Topology
 from sexton.stores import App, TaskFailed, instance
+from sexton.stores.changelog import bounds
 from sexton.stores.local import Local
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
@@ -43,6 +46,21 @@ def ends(one: App, why: str) -> None:
         one.close()
 
 
+def fails(one: App, why: str) -> None:
+    assert one._ended is not None
+    until(one._ended.done, "it ends")
+    with pytest.raises(TaskFailed, match=why):
+        one.close()
+
+
+def changelog_end(kafka: EmbeddedCluster, partition: int) -> int:
+    async def ask() -> int:
+        async with Client(kafka.bootstrap_servers) as client:
+            return (await bounds(client, TopicPartition(CHANGELOG, partition))).log_end
+
+    return asyncio.run(ask())
+
+
 def test_an_input_that_grows_ends_the_application(kafka: EmbeddedCluster, tmp_path: Path) -> None:
     one = counts(kafka, tmp_path)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
@@ -57,6 +75,37 @@ def test_so_does_another_changelog_with_the_same_name(
     kafka.delete_topic(CHANGELOG)
     kafka.create_topic(CHANGELOG, 2, {"cleanup.policy": "compact"})
     ends(one, f"{CHANGELOG}: was deleted and made again")
+
+
+def test_nothing_is_committed_to_it_before_that_is_seen(
+    kafka: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its position and the group's offset would agree, and state that is lost pass for all."""
+    monkeypatch.setattr(instance, "_TOLD_S", 3600)
+    one = counts(kafka, tmp_path)
+    kafka.delete_topic(CHANGELOG)
+    kafka.create_topic(CHANGELOG, 2, {"cleanup.policy": "compact"})
+    write(kafka.bootstrap_servers, [(0, "a")])
+    fails(one, "was there up to .*: it has lost records")
+    again = app(kafka.bootstrap_servers, tmp_path / "a")
+    again.start()
+    fails(again, "committed input up to 1, but the changelog knows of none")
+    assert sums(kafka.bootstrap_servers, 0) == [("a", 1)]
+
+
+def test_what_is_not_committed_when_it_is_seen_stays_so(
+    kafka: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """Whoever ends otherwise commits first."""
+    counts(kafka, tmp_path).close()
+    late = app(kafka.bootstrap_servers, tmp_path / "a", commit_interval_ms=50_000)
+    late.start()
+    write(kafka.bootstrap_servers, [(0, "a"), (1, "b")])
+    until(lambda: late._running.numbers.processed == 2, "both are counted, and not committed")
+    kafka.delete_topic(CHANGELOG)
+    kafka.create_topic(CHANGELOG, 2, {"cleanup.policy": "compact"})
+    ends(late, f"{CHANGELOG}: was deleted and made again")
+    assert [changelog_end(kafka, each) for each in (0, 1)] == [0, 0]
 
 
 @pytest.mark.parametrize("disk", ["kept", "lost"])

@@ -24,7 +24,12 @@ Why that high watermark is the real one: it may not be. A leader that was replac
 of it tells an old one, and a true beginning of the log. But the first changelog record of a new
 owner is acknowledged by all in sync, so where it lands is the real end. If that is not the place up
 to which the store was read, somebody committed in between: the transaction is aborted before anyone
-has seen it, and the promotion starts again, and reads on.
+has seen it, and the promotion starts again, and reads on. Of a later commit only its own markers
+can lie in between.
+
+Why a changelog cannot forget and yet look whole: no commit lands before what the store has. In a
+changelog that was made again, or cut by an unclean election, it would, and its position would then
+be as new as the group's offset. So it is aborted, the task stops, and that offset stays ahead.
 
 The input position is a changelog record, so store and position cannot disagree. The group's offset
 serves fencing, and as a witness: where it is ahead of the changelog, that has lost records.
@@ -129,7 +134,7 @@ class Task:
             case Committed() if isinstance(self.phase, Running):
                 return self._committed(event, self.phase)
             case Elsewhere() if isinstance(self.phase, Running):
-                return self._elsewhere(event, self.phase)
+                return self._elsewhere(event)
             case Aborted() if isinstance(self.phase, Running):
                 return self._aborted(self.phase)
             case Unsure() | Fenced("producer") if self.role is Role.ACTIVE:
@@ -383,7 +388,8 @@ class Task:
         if quiet and now_ms - self.store.caught_up_ms < self.config.renew_ms:
             return []
         self.phase = replace(phase, committing=True)
-        return [Commit(self.generation, phase.next_input, phase.lands_at)]
+        later = phase.lands_at is None
+        return [Commit(self.generation, phase.next_input, self.store.position, or_after=later)]
 
     def _committed(self, event: Committed, phase: Running) -> list[Effect]:
         assert self.store is not None and phase.committing
@@ -403,13 +409,22 @@ class Task:
         self.spoilt = 0
         return [self._apply(self.store), Run(phase.next_input, promoted=False)]
 
-    def _elsewhere(self, event: Elsewhere, phase: Running) -> list[Effect]:
-        """Whoever told the end of the changelog did not lead it any more; or it has two writers."""
+    def _elsewhere(self, event: Elsewhere) -> list[Effect]:
+        """Whoever told the end of the changelog did not lead it any more; or it has two writers.
+
+        If that is before what the store has, the changelog has it no more.
+        """
+        assert self.store is not None
+        if event.offset < self.store.position:
+            return self._stop(
+                f"the changelog was there up to {self.store.position}, and what this task wrote"
+                f" next is at {event.offset}: it has lost records, or was deleted and made again"
+            )
         self.least_end, self.astray = max(self.least_end, event.offset + 1), self.astray + 1
         if self.astray < self.config.most_astray:
             return [Discard(), *self._promote()]
         return self._stop(
-            f"the changelog was read to {phase.lands_at}, and what this task wrote next is at"
+            f"the changelog was read to {self.store.position}, and what this task wrote next is at"
             f" {event.offset}, {self.astray} times in a row: somebody else writes to it"
         )
 

@@ -280,12 +280,17 @@ class Run:
 class Commit:
     """Outputs, changelog, input position and offset in one transaction, with this generation.
 
-    If the first changelog record lands anywhere but at `lands_at`, it is `Elsewhere`, and aborted.
+    If the first changelog record does not land where it must, it is `Elsewhere`, and aborted.
     """
 
     generation: int
     next_input: int
-    lands_at: int | None = None  # None: anywhere
+    lands_at: int  # the store has everything below
+    or_after: bool = False  # not the first of its owner: its own markers may lie in between
+
+    def lands(self, offset: int) -> bool:
+        """Is a first changelog record at `offset` one on top of what the store has?"""
+        return offset == self.lands_at or (self.or_after and offset > self.lands_at)
 
 
 @dataclass(frozen=True, slots=True)

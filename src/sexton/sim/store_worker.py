@@ -323,7 +323,7 @@ class Worker:
         batches[self.changelog_at] = [*self._overlay.items(), (POSITION, b"%d" % effect.next_input)]
         try:
             landed = (yield from self.producer.send(batches))[self.changelog_at]
-            if effect.lands_at not in (None, landed.start):
+            if not effect.lands(landed.start):
                 self._tell(f"was to write at {effect.lands_at}, and wrote at {landed.start}")
                 self._checks.counts.promotions_astray += 1
                 return Elsewhere(landed.start)

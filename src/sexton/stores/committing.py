@@ -3,7 +3,8 @@
 What comes out is one of five things, and the machine knows what each means:
 
     Committed            Kafka confirmed; the overlay is at hand to be written down
-    Elsewhere            the changelog is longer than it was said to be: nothing was committed
+    Elsewhere            the changelog is longer than it was said to be, or shorter than it was:
+                         nothing was committed
     Fenced("group")      the group has gone on without us: nothing was committed
     Fenced("producer")   somebody has a newer epoch: nothing was committed
     Unsure               everything else, whether or not the end was asked for
@@ -56,7 +57,7 @@ class Committing:
         try:
             batches = await around.thread(local.batches, at, effect.next_input, asked_ms)
             landed = (await self._producer.send(batches))[at]
-            if effect.lands_at not in (None, landed.start):
+            if not effect.lands(landed.start):
                 return await self._went_astray(effect.lands_at, landed.start)
             # A newer generation that left the task with us counts as well.
             generation = generation_now()
@@ -71,10 +72,10 @@ class Committing:
         local.committed()
         return Committed(asked_ms, landed.stop, await self._leader_epoch())
 
-    async def _went_astray(self, wanted: int | None, offset: int) -> Elsewhere:
-        why = f"the changelog was read to {wanted}, and the first record after it is at {offset}"
+    async def _went_astray(self, wanted: int, offset: int) -> Elsewhere:
+        why = f"the store has the changelog up to {wanted}, and the next record is at {offset}"
         about = {"task": self._name, "why": why}
-        log.warning("%s: commit given up: the task starts again: %s", *about.values(), extra=about)
+        log.warning("%s: commit given up: %s", *about.values(), extra=about)
         await self._producer.abort()
         return Elsewhere(offset)
 

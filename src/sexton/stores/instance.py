@@ -137,11 +137,8 @@ class Instance:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         workers = list(self.workers.values())
-        try:
-            async with asyncio.timeout(_CLOSING_S):
-                await asyncio.gather(*(each.settle() for each in workers))
-        except TimeoutError:
-            log.warning("not everything could be committed in time; it will be processed again")
+        if not self._watch.is_changed:
+            await self._settle(workers)
         await self._group.leave()
         closing = [asyncio.create_task(each.close()) for each in workers]
         if closing:
@@ -154,6 +151,13 @@ class Instance:
         for client in (self._client, self._fetching, self._joining):
             await client.close()
         self._pool.shutdown(wait=True)
+
+    async def _settle(self, workers: list[Worker]) -> None:
+        try:
+            async with asyncio.timeout(_CLOSING_S):
+                await asyncio.gather(*(each.settle() for each in workers))
+        except TimeoutError:
+            log.warning("not everything could be committed in time; it will be processed again")
 
     async def _find_topics(self) -> None:
         # By name: who asks for all of them is not shown those that he may not see.

@@ -146,8 +146,10 @@ class TaskProducer:
             for at, base in (await self._until_taken(now)).items():
                 if base < 0:
                     raise NotWritten(str(at), "its leader does not say where the records are")
-                first = landed[at].start if at in landed else base
-                landed[at] = range(first, base + counts[at])
+                so_far = landed.setdefault(at, range(base, base))
+                if base < so_far.stop:
+                    raise NotWritten(str(at), f"was cut below {so_far.stop} while it was written")
+                landed[at] = range(so_far.start, base + counts[at])
         return landed
 
     async def _until_taken(

@@ -29,6 +29,7 @@ class Watch:
         self._outputs = outputs  # changed here when their topics do
         self._counts: dict[str, int] = {}  # partitions of inputs
         self._ids: dict[str, bytes] = {}
+        self.is_changed = False  # what is processed may be of other records: not to be committed
 
     def input(self, topic: Topic) -> None:
         self._counts[topic.name] = len(topic.partitions)
@@ -39,6 +40,13 @@ class Watch:
 
     async def look(self) -> None:
         """ConfigError if one has changed; one that is not there now may come back."""
+        try:
+            await self._look()
+        except ConfigError:
+            self.is_changed = True
+            raise
+
+    async def _look(self) -> None:
         names = {**self._ids, **dict.fromkeys(self._outputs, b"")}
         for name, topic in (await self._client.topology(names)).topics.items():
             self._look_at_output(name, len(topic.partitions))

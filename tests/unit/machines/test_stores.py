@@ -133,7 +133,27 @@ def test_a_first_record_that_lands_elsewhere_starts_the_promotion_again() -> Non
     assert task.handle(CommitDue(NOW_MS)) == [Commit(1, 9, lands_at=16)]
     task.handle(Committed(NOW_MS, 18, 0))
     task.handle(Processed(11))
-    assert task.handle(CommitDue(NOW_MS)) == [Commit(1, 11)]  # from now on nobody else can write
+    # From now on nobody else can write, but its own markers are in between.
+    assert task.handle(CommitDue(NOW_MS)) == [Commit(1, 11, lands_at=18, or_after=True)]
+
+
+def test_a_record_that_lands_before_what_the_store_has_stops_the_task() -> None:
+    """The changelog was made again, or cut: with this commit it would vouch for what it lost."""
+    for commits in (0, 1):
+        task, position = running(), 10
+        for _ in range(commits):
+            task.handle(Processed(7))
+            task.handle(CommitDue(NOW_MS))
+            task.handle(Committed(NOW_MS, 13, 0))
+            position = 13
+        task.handle(Processed(9))
+        [commit] = task.handle(CommitDue(NOW_MS))
+        assert isinstance(commit, Commit)
+        found = [commit.lands(offset) for offset in (0, position - 1, position, position + 1)]
+        assert found == [False, False, True, commits > 0]
+        discard, stop = task.handle(Elsewhere(position - 1))
+        assert (discard, type(stop)) == (Discard(), Stop)
+        assert f"was there up to {position}" in str(stop)
 
 
 def test_an_owner_that_is_kept_still_has_to_prove_its_first_commit() -> None:
