@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,6 +31,8 @@ from sexton.stores.serdes import SERDES, serde_of
 from sexton.stores.task import AppConfig, Task
 from sexton.stores.view import Store, after_prefix
 from sexton.stores.watching import Watch
+
+KEYS = "abcd"
 
 
 @pytest.fixture(params=["memory", "rocksdb"])
@@ -129,6 +132,25 @@ def test_scans_are_those_of_a_sorted_dictionary(
         pair for pair in ordered if first <= pair[0].encode() < last
     ]
     assert list(store.prefix(start)) == [p for p in ordered if p[0].encode().startswith(first)]
+
+
+@pytest.mark.parametrize("committed", ["".join(c) for n in range(5) for c in combinations(KEYS, n)])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_scan_sees_what_is_changed_on_its_way(committed: str, backwards: bool) -> None:
+    """Whichever of the keys were committed before: `process` cannot know that, nor should it."""
+    disk = MemoryDisk()
+    disk.write({b"\x01" + key.encode(): SERDES["int"].encode(1) for key in committed})
+    store = store_on(disk)
+    for key in sorted(set(KEYS) - set(committed)):
+        store.put(key, 1)
+    first, second, third, last = sorted(KEYS, reverse=backwards)
+    found = []
+    for key, value in store.scan(backwards=backwards):
+        found.append((key, value))
+        if key == first:
+            store.put(second, 2)
+            store.delete(third)
+    assert found == [(first, 1), (second, 2), (last, 1)]
 
 
 def test_a_picture_stays_as_it_was(disk: Disk) -> None:

@@ -83,7 +83,10 @@ class Store:
     def scan(
         self, start: Any = None, end: Any = None, *, backwards: bool = False
     ) -> Iterator[tuple[Any, Any]]:
-        """Keys in [start, end), in the order of their bytes; None is open."""
+        """Keys in [start, end), in the order of their bytes; None is open.
+
+        What is put or deleted meanwhile is seen so; a key that was not there before may be missing.
+        """
         return self._between(
             DATA if start is None else DATA + self._encode_key(start),
             AFTER_DATA if end is None else DATA + self._encode_key(end),
@@ -98,14 +101,16 @@ class Store:
     def _between(self, start: bytes, end: bytes, backwards: bool) -> Iterator[tuple[Any, Any]]:
         overlay = self._overlay
         new = sorted((key for key in overlay if start <= key < end), reverse=backwards)
-        over = ((key, overlay[key]) for key in new)
+        hidden = set(new)
+        over = ((key, None) for key in new)
         under = (
             pair for pair in self._disk.scan(start, end, backwards=backwards)
-            if pair[0] not in overlay
+            if pair[0] not in hidden
         )  # fmt: skip
         decode_key, decode_value = self._key.decode, self._decode_value
         merged = heapq.merge(over, under, key=lambda pair: pair[0], reverse=backwards)
-        for key, value in merged:
+        for key, committed in merged:
+            value = overlay.get(key, committed)  # `process` may have written it since
             if value is not None:
                 yield decode_key(key[1:]), decode_value(value)
 
