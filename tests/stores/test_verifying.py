@@ -14,7 +14,14 @@ from sexton.client.client import Client
 from sexton.machines.stores_events import Bounds, Checkpoint, Lineage
 from sexton.stores import changelog as changelogs
 from sexton.stores.disks import RocksDisk
-from sexton.stores.layout import CHECKPOINT, DATA, INPUT_ID, POSITION, encode_checkpoint
+from sexton.stores.layout import (
+    CHECKPOINT,
+    DATA,
+    INPUT_EPOCH,
+    INPUT_ID,
+    POSITION,
+    encode_checkpoint,
+)
 from sexton.stores.rows import Rows
 from sexton.stores.verifying import Verified, places_in, verify
 
@@ -124,7 +131,8 @@ def test_a_record_that_goes_after_an_older_one_of_its_key_was_read(
 
 def test_what_differs_still_does_however_often_its_key_is_written(world: World) -> None:
     """The negative control."""
-    log = Log((A, b"1"), (B, b"1"), (B, None), (POSITION, b"1" * 8), (INPUT_ID, b"1" * 16))
+    ours = {POSITION: b"1" * 8, INPUT_ID: b"1" * 16, INPUT_EPOCH: b"1" * 4}
+    log = Log((A, b"1"), (B, b"1"), (B, None), *ours.items())
 
     def rewritten() -> None:
         log.append(A, b"2")
@@ -132,9 +140,11 @@ def test_what_differs_still_does_however_often_its_key_is_written(world: World) 
 
     log.meanwhile[0] = rewritten
     never = DATA + b"never"
-    stored = {A: b"other", B: b"lives", never: b"x", POSITION: b"2" * 8, INPUT_ID: b"2" * 16}
-    found = world.verified(log, stored, position=5)
+    theirs = {key: b"2" * len(value) for key, value in ours.items()}
+    stored = {A: b"other", B: b"lives", never: b"x", **theirs}
+    found = world.verified(log, stored, position=6)
     wanted = [
-        ("different", b"a"), ("extra", b"b"), ("extra", b"never"), ("position", b""), ("input", b"")
+        ("different", b"a"), ("extra", b"b"), ("extra", b"never"), ("position", b""),
+        ("input", b""), ("epoch", b""),
     ]  # fmt: skip
     assert (kinds(found), found.unknown, found.keys) == (wanted, 0, 3)

@@ -47,6 +47,7 @@ _WORDS = {
     "different": "the key {key} has another value in the store than in the changelog",
     "position": "the store has another input position than the changelog",
     "input": "the store names another input topic than the changelog",
+    "epoch": "the store names another leader epoch of its input than the changelog",
     "foreign": "the store is of another cluster, or of a changelog that was made again since",
     "beyond": "the store is further than its changelog",
 }

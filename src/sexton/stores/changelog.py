@@ -141,6 +141,18 @@ async def _high_watermark(client: Client, place: PartitionPlace) -> int:
     return told.offset
 
 
+async def parts_at(client: Client, at: TopicPartition, epoch: int, least_epoch: int) -> int | None:
+    """Where the log of that epoch ended, in the words of who leads in `least_epoch` or after it."""
+
+    async def ask() -> int | None:
+        place = await client.place(at)
+        if place.leader < 0 or 0 <= place.leader_epoch < least_epoch:
+            raise Refused(KafkaError.LEADER_NOT_AVAILABLE, f"nobody is said to lead {at} now")
+        return await _parts_at(client, place, epoch)
+
+    return await asked_around(client, ask, _PATIENCE)
+
+
 async def _parts_at(client: Client, place: PartitionPlace, epoch: int) -> int | None:
     """Where the leader's log of that epoch ended."""
     topic, number = place.partition

@@ -5,11 +5,13 @@ Both hold the same keys, so a changelog is replayed by writing it down:
     01 <key of the store>     its value; in the changelog a tombstone deletes it
     00 position               the input position: offset of the next input, 8 bytes, big-endian
     00 input                  the id of the topic that this is a position in, 16 bytes
+    00 input epoch            the leader epoch of the last input before it, 4 bytes; -1: not known
     00 checkpoint             in the local store only: which changelog, and up to where
 
 Everything that is not the application's begins with 00, so a scan of the store never meets it. The
 id of the input is a record of its own, and once in a changelog is enough: a version that knows
-nothing of it keeps it as it keeps everything, and reads positions as ever.
+nothing of it keeps it as it keeps everything, and reads positions as ever. The epoch is written
+when it changes, and with an id: epochs are those of one topic.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ DATA: Final = b"\x01"
 AFTER_DATA: Final = b"\x02"
 POSITION: Final = b"\x00position"
 INPUT_ID: Final = b"\x00input"
+INPUT_EPOCH: Final = b"\x00input epoch"
 CHECKPOINT: Final = b"\x00checkpoint"
 FORMAT: Final = 1
 
 _OFFSET = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
 
 
 def encode_position(next_input: int) -> bytes:
@@ -43,6 +47,20 @@ def decode_position(value: bytes | None) -> int | None:
         raise CorruptLog("the input position", f"has {len(value)} bytes, not {_OFFSET.size}")
     position: int = _OFFSET.unpack(value)[0]
     return position
+
+
+def encode_epoch(epoch: int) -> bytes:
+    return _EPOCH.pack(epoch)
+
+
+def decode_epoch(value: bytes | None) -> int:
+    """-1: nobody has said it."""
+    if value is None:
+        return -1
+    if len(value) != _EPOCH.size:
+        raise CorruptLog("the input's leader epoch", f"has {len(value)} bytes, not {_EPOCH.size}")
+    epoch: int = _EPOCH.unpack(value)[0]
+    return epoch
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:

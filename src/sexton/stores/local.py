@@ -24,11 +24,14 @@ from sexton.stores.disks import DamagedStore, Disk, MemoryDisk, RocksDisk
 from sexton.stores.fetching import now_ms
 from sexton.stores.layout import (
     CHECKPOINT,
+    INPUT_EPOCH,
     INPUT_ID,
     POSITION,
     decode_checkpoint,
+    decode_epoch,
     decode_position,
     encode_checkpoint,
+    encode_epoch,
     encode_position,
 )
 from sexton.stores.rows import Rows
@@ -57,6 +60,7 @@ class Local:
         self.id, self.task, self._around = id_, task, around
         self._input_id = input_id if any(input_id) else b""  # of an old Kafka all zero: it has none
         self._says_input = False  # is that on the disk, and so in the changelog?
+        self._said_epoch = -1  # of the last input's leader, there
         self.disk: Disk = MemoryDisk()
         self.hand: dict[bytes, bytes | None] = {}
         self._maker = BatchMaker(around.config.compression)
@@ -110,6 +114,8 @@ class Local:
             changes[POSITION] = encode_position(effect.input_position)
         self.disk.write(changes)
         self._says_input = self._says_input or INPUT_ID in changes
+        if INPUT_EPOCH in changes:
+            self._said_epoch = decode_epoch(changes[INPUT_EPOCH])
         self.drop()
 
     def check_input(self) -> None:
@@ -130,6 +136,9 @@ class Local:
                 f" {changelog}, and it begins anew with no state"
             )
             raise InputReplaced(f"{self.task.input}-{self.id.partition}", why, hint)
+        is_same = (found or b"") == self._input_id
+        self._said_epoch = decode_epoch(self.disk.get(INPUT_EPOCH)) if is_same else -1
+        self.input_epoch = self._said_epoch
 
     def drop(self) -> None:
         """A new overlay: whoever still writes to the last one writes to nothing."""
@@ -139,6 +148,7 @@ class Local:
         key, value = map(serde_of, task.output_serdes)
         self.outputs = Outputs(task.output, key, value, self._around.partitions)
         self.hand = {}
+        self.input_epoch = self._said_epoch  # of the last input that is processed; -1: not known
         self.failed_at: int | None = None  # the input that could not be processed
 
     def view(self, role: str) -> View:
@@ -212,8 +222,11 @@ class Local:
         return found
 
     def _new_to_the_changelog(self) -> dict[bytes, bytes]:
-        """What the first commit says beside its own: which topic positions are in."""
-        return {} if self._says_input or not self._input_id else {INPUT_ID: self._input_id}
+        """What a commit says of the input if it is not said yet: which topic, and whose records."""
+        epoch = {INPUT_EPOCH: encode_epoch(self.input_epoch)}
+        if self._input_id and not self._says_input:
+            return {INPUT_ID: self._input_id, **epoch}
+        return epoch if self.input_epoch != self._said_epoch else {}
 
     def committed(self) -> None:
         """Kafka has taken what `batches` made; `apply` is to write it down."""

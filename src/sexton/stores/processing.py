@@ -7,6 +7,10 @@ It is time when the interval is over or the overlay is large, and something was 
 nothing comes, now and then, so that the machine sees the clock. Rows say which offsets they cover,
 also those that were compacted away or are markers: so a position is never guessed, and what begins
 anywhere else than where the last rows ended is a mistake.
+
+After an unclean election other records may stand below a position, and who reads on from it has
+never seen them. So a leader that is new, since the last commit or the last rows, is asked where its
+log parts from that of the epoch before.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from sexton.base.errors import SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.machines.stores import Task
 from sexton.machines.stores_events import Processed
@@ -26,6 +31,14 @@ from sexton.stores.rows import Rows
 from sexton.stores.surroundings import Surroundings
 
 _QUIET_S = 0.5  # between two looks at the clock while there is no input
+_HINT = "reset the group's offsets and take a new application id, if they may be skipped"
+
+
+class InputGone(SextonError):
+    """Inputs were deleted before they were processed; to skip them is nobody's right but yours."""
+
+    def __init__(self, at: TopicPartition, why: str) -> None:
+        super().__init__(str(at), why, _HINT)
 
 
 class Processing:
@@ -74,17 +87,35 @@ class Processing:
             next_input = bounds.log_start
         reader = self._around.fetcher.reader(self._at)
         if reader is None or self._reached != next_input:
+            await self._must_have(next_input, self._local.input_epoch)
             self._reached = next_input
             reader = self._around.fetcher.read(self._at, next_input)
         return reader
 
+    async def _must_have(self, reached: int, leader_epoch: int) -> None:
+        """Does who leads in that epoch, or after it, have the inputs that were processed?"""
+        epoch = self._local.input_epoch
+        if epoch < 0:
+            return
+        client = self._around.client
+        ends = await changelogs.parts_at(client, self._at, epoch, leader_epoch)
+        if ends is not None and ends < reached:
+            raise InputGone(
+                self._at,
+                f"it was processed up to {reached}, and its leader's log parts from that at {ends}:"
+                " there was an unclean election, and other records may have come there since",
+            )
+
     async def _process(self, rows: Rows) -> None:
         # A stretch that begins elsewhere would be somebody else's, or one twice.
         assert rows.start == self._reached, (rows.start, self._reached)
+        if rows.leader_epoch > self._local.input_epoch:
+            await self._must_have(rows.start, rows.leader_epoch)
         self.lag = max(0, rows.high_watermark - rows.next_offset)
         if len(rows):
             await self._calling.process(rows, self._local.store, self._local.outputs)
             self._around.numbers.processed += len(rows)
         if rows.next_offset > rows.start:
             self._reached = rows.next_offset
+            self._local.input_epoch = max(self._local.input_epoch, rows.leader_epoch)
             self._machine.handle(Processed(rows.next_offset))

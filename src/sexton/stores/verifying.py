@@ -38,6 +38,7 @@ from sexton.stores.layout import (
     AFTER_DATA,
     CHECKPOINT,
     DATA,
+    INPUT_EPOCH,
     INPUT_ID,
     POSITION,
     decode_checkpoint,
@@ -46,8 +47,8 @@ from sexton.stores.layout import (
 from sexton.stores.rows import Rows
 
 LOOKS = 3  # each reads what came during the one before: the last of them takes a moment
-Kind = Literal["missing", "extra", "different", "position", "input", "foreign", "beyond"]
-_OURS: dict[bytes, Kind] = {POSITION: "position", INPUT_ID: "input"}
+Kind = Literal["missing", "extra", "different", "position", "input", "epoch", "foreign", "beyond"]
+_OURS: dict[bytes, Kind] = {POSITION: "position", INPUT_ID: "input", INPUT_EPOCH: "epoch"}
 
 
 @dataclass(frozen=True, slots=True)

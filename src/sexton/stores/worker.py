@@ -20,7 +20,7 @@ import logging
 import time
 from contextlib import suppress
 
-from sexton.base.errors import PeerError, Refused, SextonError
+from sexton.base.errors import PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.reading import LogTruncated
@@ -61,7 +61,7 @@ from sexton.stores.fetching import now_ms
 from sexton.stores.following import Following
 from sexton.stores.local import Local
 from sexton.stores.numbers import Progress
-from sexton.stores.processing import Processing
+from sexton.stores.processing import InputGone, Processing
 from sexton.stores.producing import FOR_GOOD, PATIENCE, TaskProducer, for_good
 from sexton.stores.repeats import Repeats
 from sexton.stores.surroundings import Surroundings
@@ -72,13 +72,8 @@ from sexton.stores.warmth import Warmth
 _RETRY_S = 0.2
 
 _GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError.UNKNOWN_TOPIC_OR_PARTITION)
-_INPUT_HINT = "reset the group's offsets and take a new application id, if they may be skipped"
 
 log = logging.getLogger("sexton.stores")
-
-
-class InputGone(SextonError):
-    """Inputs were deleted before they were processed; to skip them is nobody's right but yours."""
 
 
 class Worker:
@@ -309,7 +304,7 @@ class Worker:
             if isinstance(error, Refused) and code in FOR_GOOD:
                 raise for_good(error) from None
             if isinstance(effect, Run) and code in _GONE:
-                raise InputGone(str(self._input_at), error.why, _INPUT_HINT) from None
+                raise InputGone(self._input_at, error.why) from None
             if self._troubles.is_news(str(error)):
                 about = {"task": str(self), "why": str(error)}
                 log.warning("%s: waiting for Kafka: %s", self, error, extra=about)

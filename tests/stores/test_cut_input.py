@@ -1,0 +1,167 @@
+"""An unclean election of the input's leader: a position may be one among other records.
+
+    broker 1    leads the input, and has everything; broker 2 is away
+    A           has processed up to 8, of which 5 to 7 are on broker 1 alone
+                ── broker 1 goes, broker 2 comes back and is made the leader ──
+    input       other records come at 5, 6, 7 and 8
+    A           must not go on at 8: three that were acknowledged would never be processed
+
+While the input is shorter than the position there is nothing at it, and that is told by the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from sexton.base.partitions import TopicPartition
+from sexton.client.admin import UNCLEAN, elect
+from sexton.client.client import Client
+from sexton.stores import App, TaskFailed
+from sexton.stores.fetching import Fetcher, Reader
+from sexton.stores.layout import INPUT_EPOCH, encode_epoch
+from sexton.testing.embedded import EmbeddedCluster
+from sexton.testing.waiting import until
+from tests.stores.counting import INPUT, SINK, app
+from tests.stores.harness import (
+    CHANGELOG,
+    committed,
+    make_topics,
+    placed,
+    state,
+    sums,
+    wait_until_done,
+    write,
+)
+
+PARTED = "InputGone: numbers-0: .* up to 8, .* parts from that at 5"
+
+
+@pytest.fixture
+def three() -> Iterator[EmbeddedCluster]:
+    with placed([1, 2], [3]) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def slow_input(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """While it is set, nothing of the input comes, nor that there is none."""
+    right, slow = Fetcher._came, threading.Event()
+
+    def came(fetcher: Fetcher, reader: Reader, *given: Any) -> None:
+        if not (slow.is_set() and reader.at.topic == INPUT):
+            right(fetcher, reader, *given)
+
+    monkeypatch.setattr(Fetcher, "_came", came)
+    return slow
+
+
+def counts_to_8(three: EmbeddedCluster, directory: Path) -> App:
+    """It runs; the last three are on broker 1 alone."""
+    servers = three.bootstrap_servers
+    one = app(servers, directory)
+    one.start()
+    write(servers, [(0, "kept")] * 5)
+    wait_until_done(one, 5)
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        three.elect(topic, 0, 3)
+    three.kill(2)
+    for topic in (INPUT, SINK):
+        three.wait_for(topic, 0, lambda state: state.isr == (1,))
+    write(servers, [(0, "lost")] * 3)
+    wait_until_done(one, 8)
+    return one
+
+
+def cut_and_written_on(three: EmbeddedCluster, records: int) -> None:
+    async def lead() -> None:
+        async with Client(three.bootstrap_servers) as client:
+            partitions = [TopicPartition(topic, 0) for topic in (INPUT, SINK)]
+            assert all(each.elected for each in await elect(client, partitions, UNCLEAN))
+
+    three.kill(1)
+    three.wait_for(INPUT, 0, lambda state: state.leader == -1)
+    three.restart(2)
+    asyncio.run(lead())
+    write(three.bootstrap_servers, [(0, "new")] * records)
+
+
+def fails(one: App, why: str) -> None:
+    assert one._ended is not None
+    until(one._ended.done, "it ends", 120)
+    with pytest.raises(TaskFailed, match=why):
+        one.close()
+
+
+@pytest.mark.parametrize(("disk", "records"), [("kept", 4), ("lost", 4), ("kept", 3)])
+def test_an_input_that_was_cut_and_has_grown_again_is_not_read_on(
+    three: EmbeddedCluster, tmp_path: Path, disk: str, records: int
+) -> None:
+    """Nor taken for one of which there is no more, if it is just as long again."""
+    counts_to_8(three, tmp_path / "a").close()
+    cut_and_written_on(three, records)
+    again = app(three.bootstrap_servers, tmp_path / ("a" if disk == "kept" else "b"))
+    again.start()
+    fails(again, PARTED)
+    assert "new" not in dict(sums(three.bootstrap_servers, 0))
+
+
+def test_nor_by_an_owner_that_runs(
+    three: EmbeddedCluster, tmp_path: Path, slow_input: threading.Event
+) -> None:
+    one = counts_to_8(three, tmp_path / "a")
+    slow_input.set()
+    cut_and_written_on(three, 4)
+    slow_input.clear()
+    fails(one, PARTED)
+    assert "new" not in dict(sums(three.bootstrap_servers, 0))
+
+
+def epochs_of(servers: str) -> list[bytes | None]:
+    """What the changelog says of the input's leaders, one after the other."""
+    found = committed(servers, CHANGELOG, 0)
+    return [value for key, value in found if key.encode() == INPUT_EPOCH]
+
+
+def test_a_new_leader_that_has_everything_is_read_on(
+    three: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """Under an owner that runs, and for the next one; the changelog says each epoch once."""
+    servers = three.bootstrap_servers
+    with app(servers, tmp_path / "a") as one:
+        for inputs, leader in ((1, 2), (2, 1), (3, 2)):
+            write(servers, [(0, "a")])
+            wait_until_done(one, inputs)
+            three.elect(INPUT, 0, leader)
+    write(servers, [(0, "a")])
+    with app(servers, tmp_path / "b") as next_one:
+        wait_until_done(next_one, 4)
+        write(servers, [(0, "a")])
+        wait_until_done(next_one, 5)
+        assert state(next_one, 0) == {"a": 5}
+    assert epochs_of(servers) == [encode_epoch(each) for each in (0, 1, 2, 3)]
+
+
+def test_the_epochs_of_another_input_say_nothing_of_this_one(
+    kafka: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """Somebody has said that it is the same one, moved with its offsets; epochs do not move."""
+    make_topics(kafka, 1)
+    servers = kafka.bootstrap_servers
+    write(servers, [(0, "a")])
+    with app(servers, tmp_path / "a") as one:
+        wait_until_done(one, 1)
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce(CHANGELOG, encode_epoch(7), key=INPUT_EPOCH, partition=0)
+    producer.produce(CHANGELOG, key=b"\x00input", partition=0)
+    assert producer.flush(60) == 0
+    with app(servers, tmp_path / "a") as again:
+        write(servers, [(0, "a")])
+        wait_until_done(again, 2)
+    assert epochs_of(servers)[-1] == encode_epoch(0)
