@@ -40,6 +40,11 @@ class LogConfig:
         return "compact" in self.cleanup_policy.split(",")
 
     @property
+    def notes_epochs_by_batches(self) -> bool:
+        """As Apache Kafka: an epoch begins with the first of its batches that comes."""
+        return self.compaction_policy == "independent"
+
+    @property
     def deletes(self) -> bool:
         return "delete" in self.cleanup_policy.split(",")
 

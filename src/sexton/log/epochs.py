@@ -7,14 +7,15 @@ is needed to answer "where does epoch e end in your log?" (OffsetsForLeaderEpoch
             |---------|--------------|-------▶        end of epoch 3 = start of epoch 4
     offset  0         120            500     log end
 
-Cleaning takes batches away, an epoch's first ones or all of them. So whoever learns of an epoch
-from batches (a copy of a cleaned log, a start without the file) takes it to begin where the batch
+Cleaning takes batches away, an epoch's first ones or all of them. A copy of a cleaned log goes by
+what its leader has noted. Whoever has nothing but batches takes an epoch to begin where the batch
 before ends, not where its first batch is that is left: a follower that wrote something else in
-between has to cut it. Where the file knows better, the file counts.
+between has to cut it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sexton.log.checkpoints import EpochStart
@@ -47,6 +48,21 @@ class LeaderEpochs:
         ]
         self.entries.append(EpochStart(epoch, start_offset))
         return True
+
+    def learn(
+        self, epoch: int, reached: int, base_offset: int, noted: Sequence[EpochStart] = ()
+    ) -> bool:
+        """A batch of `epoch` comes after one that ended at `reached`; True if that is news.
+
+        `noted` is what its leader knows of this and earlier epochs.
+        """
+        if epoch == self.latest:
+            return False
+        news = False
+        for start in noted:
+            if self.latest < start.epoch <= epoch and reached <= start.start_offset <= base_offset:
+                news |= self.assign(*start)
+        return news if epoch == self.latest else self.assign(epoch, reached)
 
     def remember(self, earlier: list[EpochStart]) -> None:
         """What was noted before counts, unless it is later than anything that batches tell of."""

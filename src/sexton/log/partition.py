@@ -17,7 +17,7 @@ moved the recovery point past them; replication, not fsync, protects an acknowle
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from typing import NamedTuple
 from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.log import reading
-from sexton.log.checkpoints import pack_epochs
+from sexton.log.checkpoints import EpochStart, pack_epochs
 from sexton.log.config import LogConfig
 from sexton.log.disk import Disk, DiskFailed, put, remedy, replace
 from sexton.log.epochs import LeaderEpochs
@@ -129,19 +129,25 @@ class PartitionLog:
         return Appended(header.base_offset, header.last_offset, append_time)
 
     def append_as_follower(
-        self, data: bytes | bytearray | memoryview, now_ms: int
+        self,
+        data: bytes | bytearray | memoryview,
+        now_ms: int,
+        noted: Sequence[EpochStart] = (),
     ) -> Appended | None:
-        """Appends the leader's batches as they are; one cut at the end is left for later."""
+        """Appends the leader's batches as they are; one cut at the end is left for later.
+
+        `noted` are the epochs that the leader knows of, where it has told them.
+        """
         whole, headers, markers = from_leader(data, self.end_offset, self.directory)
         if not headers:
             return None
         first, last = headers[0][1], headers[-1][1]
         if last.last_offset - first.base_offset <= MOST_RELATIVE_OFFSET:
-            self._write(whole, headers, markers, now_ms)
+            self._write(whole, headers, markers, now_ms, noted)
         else:  # cleaning has left such gaps that they do not fit into one segment
             for (position, header), marker in zip(headers, markers, strict=True):
                 batch = whole[position : position + header.size]
-                self._write(batch, [(0, header)], [marker], now_ms)
+                self._write(batch, [(0, header)], [marker], now_ms, noted)
         return Appended(first.base_offset, last.last_offset)
 
     def _write(
@@ -150,6 +156,7 @@ class PartitionLog:
         headers: list[Placed],
         markers: list[Marker],
         now_ms: int,
+        noted: Sequence[EpochStart] = (),
     ) -> None:
         reached = self.end_offset  # a new segment may begin further on
         try:
@@ -163,9 +170,13 @@ class PartitionLog:
         if self.active.size - self._written_back >= WRITE_BACK_BYTES:
             self._written_back = self.active.size
             self.disk.write_back(self.active.path(LOG))
-        news = False
+        news, by_batches = False, self.config.notes_epochs_by_batches
         for (_position, header), marker in zip(headers, markers, strict=True):
-            news |= self.epochs.assign(header.partition_leader_epoch, reached)
+            if by_batches:
+                reached = header.base_offset
+            news |= self.epochs.learn(
+                header.partition_leader_epoch, reached, header.base_offset, noted
+            )
             reached = header.next_offset
             ended = self.producers.apply(header, marker)
             if ended is not None and ended.aborted:

@@ -68,7 +68,7 @@ def open_log(
     first_suspect = _first_suspect(segments, recovery_point, clean, findings)
     made_again = False
     if not epochs.entries:
-        epochs = _epochs_in(segments[:first_suspect])
+        epochs = _epochs_in(segments[:first_suspect], config)
         epochs.cut_start(log_start_offset)
         made_again = bool(epochs.entries)
     if first_suspect < len(segments):
@@ -242,7 +242,8 @@ def _recover_segment(
                 where = f"{segment.path(LOG)} at byte {position}"
                 marker = first_control_record(batch, where)
             segment.index(position, header, config.index_interval_bytes)
-            epochs.assign(header.partition_leader_epoch, reached)
+            begins = header.base_offset if config.notes_epochs_by_batches else reached
+            epochs.assign(header.partition_leader_epoch, begins)
             reached = header.next_offset
             ended = producers.apply(header, marker)
             if ended is not None and ended.aborted:
@@ -282,7 +283,7 @@ def _load_epochs(disk: Disk, directory: str, findings: list[Finding]) -> LeaderE
         return LeaderEpochs()
 
 
-def _epochs_in(segments: list[Segment]) -> LeaderEpochs:
+def _epochs_in(segments: list[Segment], config: LogConfig) -> LeaderEpochs:
     """Which leader wrote what, by the batches themselves, for want of a file that says it.
 
     A leader notes its term when it begins, and does not wait until the disk has that: so a power
@@ -297,7 +298,8 @@ def _epochs_in(segments: list[Segment]) -> LeaderEpochs:
                 if header.partition_leader_epoch < 0:
                     return epochs  # of times when nobody noted it
                 if header.partition_leader_epoch > epochs.latest:
-                    epochs.assign(header.partition_leader_epoch, reached)
+                    begins = header.base_offset if config.notes_epochs_by_batches else reached
+                    epochs.assign(header.partition_leader_epoch, begins)
                 reached = header.next_offset
     return epochs
 

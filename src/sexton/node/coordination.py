@@ -10,6 +10,7 @@ is refused for now; when it comes again it is out of the ISR, and is told to dis
 from __future__ import annotations
 
 from sexton.base.partitions import TopicPartition
+from sexton.log.checkpoints import EpochStart
 from sexton.machines import compaction
 from sexton.node.messages import (
     AnnounceRemovable,
@@ -43,8 +44,14 @@ class Coordination:
     # ── asked by followers ──
 
     def register(self, caller: Caller, request: RegisterReplicas) -> None:
-        answers = tuple((p, self._register(p, event)) for p, event in request.registers)
+        answers = tuple(
+            (p, self._register(p, event), self._epochs_of(p)) for p, event in request.registers
+        )
         self._site.outside.answer(caller, RegisterReplicasAnswer(answers))
+
+    def _epochs_of(self, partition: TopicPartition) -> tuple[EpochStart, ...]:
+        replica = self._replicas.by_partition.get(partition)
+        return () if replica is None else tuple(replica.log.epochs.entries)
 
     def _register(self, partition: TopicPartition, event: compaction.Register) -> RegisterAnswer:
         refuse = compaction.Refuse(event.node, event.session)

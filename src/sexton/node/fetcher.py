@@ -133,13 +133,14 @@ class Fetcher:
             self._back_off()
             return
         refused = False
-        for partition, told in answer.answers:
+        for partition, told, epochs in answer.answers:
             replica = self._replicas.get(partition)
             if replica is None or not isinstance(replica.role, Following):
                 continue
             if isinstance(told, compaction.Refuse):
                 refused = True
             else:
+                replica.role.epochs = epochs
                 replica.follower_effects(replica.state.handle(told))
         if refused:
             self._back_off()  # the others go on with it
@@ -285,7 +286,8 @@ class Fetcher:
         if begin is not None:
             replica.discard(begin)
         try:
-            if data.records and log.append_as_follower(data.records, now_ms) is None:
+            noted = _role(replica).epochs
+            if data.records and log.append_as_follower(data.records, now_ms, noted) is None:
                 return False  # not one whole batch: its length is damaged
         except Refused:
             return False  # a full disk

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
+from sexton.log.checkpoints import EpochStart
 from sexton.machines import compaction
 from sexton.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
@@ -23,7 +24,9 @@ class RegisterReplicas:
 
 @dataclass(frozen=True, slots=True)
 class RegisterReplicasAnswer:
-    answers: tuple[tuple[TopicPartition, RegisterAnswer], ...]
+    """With the epochs that the leader knows of: what was cleaned away does not tell of them."""
+
+    answers: tuple[tuple[TopicPartition, RegisterAnswer, tuple[EpochStart, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.lazy_dataclass import dataclass
 from sexton.base.partitions import TopicPartition
+from sexton.log.checkpoints import EpochStart
 from sexton.log.cleanable import LogCleaning
 from sexton.log.partition import Appended, PartitionLog
 from sexton.machines import compaction, replication
@@ -48,6 +49,7 @@ class Following:
     leader_epoch: int
     may_fetch: bool  # the leader has accepted this log, or does not care
     register: compaction.Register | None = None  # to be sent before that
+    epochs: tuple[EpochStart, ...] = ()  # that the leader knew of when it answered
 
 
 @dataclass(slots=True, eq=False)

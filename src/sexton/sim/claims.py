@@ -45,8 +45,8 @@ class Claims(Checks):
         self._missed_markers(replica)
         self._lost_at_the_start(replica)
         self._forgotten_producers(replica)
-        self._late_epochs(replica)
         if self.coordinated:
+            self._late_epochs(replica)
             self._has_markers_of_its_data(replica)
             self._is_as_clean_as_it_says(replica)
 

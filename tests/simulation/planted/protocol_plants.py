@@ -7,6 +7,7 @@ whether the mistake shows from outside.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -185,7 +186,7 @@ def trusted_disk(patch: Patch) -> None:
         return [e for e in effects if not isinstance(e, compaction.Propose)]
 
     right = patch(Leader, "_register", register)
-    patch(broker_machine, "is_fit", lambda _partition, _found, *, independent: True)
+    patch(broker_machine, "is_fit", lambda *_given, **_named: True)
 
 
 # ── who leads, and since when ──
@@ -241,7 +242,7 @@ def minima_before_the_controller(patch: Patch) -> None:
 @plant
 def unfit_leader(patch: Patch) -> None:
     """The last of the ISR leads with whatever disk it comes back with."""
-    patch(broker_machine, "is_fit", lambda _partition, _found, *, independent: True)
+    patch(broker_machine, "is_fit", lambda *_given, **_named: True)
 
 
 @plant
@@ -291,10 +292,15 @@ def epochs_of_what_is_left(patch: Patch) -> None:
     """An epoch begins with the first of its batches that comes, whatever was cleaned before it."""
 
     def write(
-        self: PartitionLog, data: bytes, headers: list[Placed], markers: list[Marker], now_ms: int
+        self: PartitionLog,
+        data: bytes,
+        headers: list[Placed],
+        markers: list[Marker],
+        now_ms: int,
+        noted: Sequence[EpochStart] = (),
     ) -> None:
         latest = self.epochs.latest
-        right(self, data, headers, markers, now_ms)
+        right(self, data, headers, markers, now_ms, noted)
         first: dict[int, int] = {}
         for _position, header in headers:
             first.setdefault(header.partition_leader_epoch, header.base_offset)

@@ -6,6 +6,7 @@ be told to cut it, and would bring it back.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -45,13 +46,33 @@ def cleaned_log() -> PartitionLog:
     return log
 
 
-def test_in_a_copy_a_term_begins_where_the_batch_before_it_ends() -> None:
-    leader = cleaned_log()
-    copy = open_log(MemoryDisk(), "t-0", CONFIG, now_ms=NOW_MS).log
+def copied(leader: PartitionLog, config: LogConfig, noted: list[EpochStart]) -> PartitionLog:
+    copy = open_log(MemoryDisk(), "t-0", config, now_ms=NOW_MS).log
     while copy.end_offset < leader.end_offset:
         piece = leader.read(copy.end_offset, 100).slice
         assert piece is not None
-        copy.append_as_follower(piece.read(), NOW_MS)
+        copy.append_as_follower(piece.read(), NOW_MS, noted)
+    return copy
+
+
+def test_a_copy_knows_what_its_leader_has_noted() -> None:
+    """Or a consumer that has read to the end of a term would be told that this was cut off."""
+    leader = cleaned_log()
+    assert copied(leader, CONFIG, leader.epochs.entries).epochs.entries == TERMS
+    # Of what it cannot be, nothing is believed.
+    odd = [EpochStart(0, 5), EpochStart(2, 17), EpochStart(3, 18)]
+    assert copied(leader, CONFIG, odd).epochs.entries == [EpochStart(0, 0), EpochStart(2, 10)]
+
+
+def test_as_apache_kafka_notes_it_who_wrote_something_else_is_not_cut() -> None:
+    """The negative control, and what `independent` is there to show."""
+    kafkas = replace(CONFIG, compaction_policy="independent")
+    copy = copied(cleaned_log(), kafkas, [])
+    assert copy.epochs.entries == [EpochStart(0, 0), EpochStart(2, 16)]
+
+
+def test_otherwise_a_term_begins_where_the_batch_before_it_ends() -> None:
+    copy = copied(cleaned_log(), CONFIG, [])
     # Epoch 0 ended at 10. Of epoch 1 the copy knows nothing: who wrote in it cuts down to there.
     assert copy.epochs.end_of(0, copy.end_offset) == (0, 10)
     assert copy.epochs.end_of(1, copy.end_offset) == (0, 10)

@@ -60,7 +60,9 @@ def test_also_one_that_has_copied_a_log_from_which_the_next_term_was_cleaned() -
     cluster.wait(60 * SECOND_MS)  # a pass takes the first 49 records of its term
     left = [header.base_offset for _segment, _position, header in second.batches(20)]
     assert left == [69, 70, 71]
+    terms = second.epochs.entries
     tell(cluster, admin.Reassign(None, "t", 0, (3, 2, 1)))
+    assert log_of(cluster, 3).epochs.entries[: len(terms)] == terms
     cluster.kill(2)
     cluster.world.start(1)
     cluster.wait(60 * SECOND_MS)
