@@ -82,6 +82,17 @@ def test_a_transaction_spans_partitions_and_topics(cluster: EmbeddedCluster, top
     assert values(everything(cluster, f"{topic}-other")) == ["True"] * 3
 
 
+def test_a_topic_comes_to_be_in_a_transaction(cluster: EmbeddedCluster, topic: str) -> None:
+    """Its leader knows of it, or the producer does, before the coordinator may."""
+    producer = transactional(cluster, topic)
+    for number in range(10):
+        producer.begin_transaction()
+        send(producer, topic, str(number))
+        send(producer, f"{topic}-{number}", str(number))
+        producer.commit_transaction(PATIENCE_S)
+        assert values(everything(cluster, f"{topic}-{number}")) == [str(number)]
+
+
 def test_a_second_producer_of_the_same_name_fences_the_first(
     cluster: EmbeddedCluster, topic: str
 ) -> None:

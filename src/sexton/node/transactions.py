@@ -4,6 +4,11 @@ Versions 0 to 5, 0 to 5, 0 to 4 and 0 to 5. `machines.transactions` decides, one
 partition of `__transaction_state` that this broker leads; here are its log, its markers' way to the
 brokers, and the calls of clients and of other brokers. Who adds partitions may have to wait a
 little (see `adding`).
+
+Only a partition that this broker has heard of may join. So one that is not there when its
+transaction ends was deleted, and needs no marker; a later coordinator has heard no less. Otherwise
+it might be news that is still on its way: what was committed there would lie open, and be aborted
+along with the producer's next transaction.
 """
 
 from __future__ import annotations
@@ -177,7 +182,7 @@ class Transactions:
                 self._send_to(partition, effect, leader, targets)
                 continue
             for target in targets:
-                gone = target not in self._site.image.partitions
+                gone = target not in self._site.image.partitions  # it was there when it joined
                 error = None if gone else KafkaError.LEADER_NOT_AVAILABLE
                 coordinator = self.machines[partition]
                 written = machine.MarkersWritten(effect.token, target, error)
@@ -335,6 +340,9 @@ class Transactions:
             settled()
 
         if not one.verify_only:
+            if not_there := self._not_there(partitions):
+                finish(not_there)
+                return
             version = transaction_version(Api.ADD_PARTITIONS_TO_TXN, 5)
             adder = Adder(one.transactional_id, one.producer_id, one.producer_epoch, version)
             self._adding.add(
@@ -360,19 +368,34 @@ class Transactions:
         self, caller: Caller, request: AddPartitionsToTxnRequest, version: int
     ) -> None:
         topics = request.v3_and_below_topics
+        partitions = _partitions(topics)
 
-        def finish(error: KafkaError) -> None:
-            word = spoken(error, Api.ADD_PARTITIONS_TO_TXN, version)
-            results = _results(topics, dict.fromkeys(_partitions(topics), word))
+        def finish(errors: Errors) -> None:
+            results = _results(topics, errors)
             response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
             self._site.outside.answer(caller, response)
 
+        def added(error: KafkaError) -> None:
+            word = spoken(error, Api.ADD_PARTITIONS_TO_TXN, version)
+            finish(dict.fromkeys(partitions, word))
+
+        if not_there := self._not_there(partitions):
+            finish(not_there)
+            return
         adder = Adder(
             request.v3_and_below_transactional_id, request.v3_and_below_producer_id,
             request.v3_and_below_producer_epoch,
             transaction_version(Api.ADD_PARTITIONS_TO_TXN, min(version, 3)),
         )  # fmt: skip
-        self._adding.add(adder, _partitions(topics), finish)
+        self._adding.add(adder, partitions, added)
+
+    def _not_there(self, partitions: tuple[TopicPartition, ...]) -> Errors:
+        """What all of them are told if one is not there; nothing if they all are."""
+        known = self._site.image.partitions
+        if all(partition in known for partition in partitions):
+            return {}
+        others, unknown = KafkaError.OPERATION_NOT_ATTEMPTED, KafkaError.UNKNOWN_TOPIC_OR_PARTITION
+        return {p: others if p in known else unknown for p in partitions}
 
     def add_offsets(self, caller: Caller, request: AddOffsetsToTxnRequest, version: int) -> None:
         """The group's partition of `__consumer_offsets` joins the transaction."""
@@ -471,6 +494,7 @@ def _verdict(answer: object | None) -> KafkaError:
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.UNKNOWN_TOPIC_OR_PARTITION,  # it has yet to hear of what is led here
     )
     return KafkaError.NOT_ENOUGH_REPLICAS if error in on_the_way else error
 

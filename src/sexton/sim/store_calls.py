@@ -271,13 +271,15 @@ def _produce_code(answer: Any) -> int:
 
 
 def _announced_code(answer: Any) -> int:
-    """The first that is not well."""
-    for topic in answer.results_by_topic_v3_and_below:
-        for result in topic.results_by_partition:
-            if result.partition_error_code:
-                code: int = result.partition_error_code
-                return code
-    return KafkaError.NONE
+    """The first that is not well, but rather one that kept others from being tried."""
+    codes: list[int] = [
+        result.partition_error_code
+        for topic in answer.results_by_topic_v3_and_below
+        for result in topic.results_by_partition
+        if result.partition_error_code
+    ]
+    not_tried = KafkaError.OPERATION_NOT_ATTEMPTED
+    return min(codes, key=lambda code: code == not_tried, default=KafkaError.NONE)
 
 
 def _fetched_code(answer: Any) -> int:
