@@ -27,12 +27,14 @@ from sexton.node.verification import Question, Verification, Verify
 from sexton.node.waking import Waking
 from sexton.protocol.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from sexton.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -101,8 +103,9 @@ class GroupOffsets:
     def _forget_topics(self, replica: Replica) -> None:
         """That were deleted while nobody kept these offsets.
 
-        A topic that there is by the name of one that was deleted may have come since; then only
-        what was heard in this term tells that offsets without a topic's id are not its own.
+        A topic that there is by the name of one that was deleted may have come since. Records of
+        offsets with their own time to expire have no room for a topic's id: then only what was
+        heard in this term tells that they are not its own.
         """
         partition, image = replica.partition, self._site.image
         ids = {name: bytes.fromhex(topic.topic_id) for name, topic in image.topics.items()}
@@ -191,10 +194,7 @@ class GroupOffsets:
             for p in topic.partitions:
                 at = TopicPartition(name, p.partition_index)
                 if at in self._site.image.partitions:
-                    wanted[at] = machine.CommittedOffset(
-                        p.committed_offset, p.committed_metadata or "", p.committed_leader_epoch,
-                        topic_id=bytes(topic.topic_id),
-                    )  # fmt: skip
+                    wanted[at] = self._value(name, p)
 
         def finish(errors: Errors) -> None:
             response = OffsetCommitResponse()
@@ -224,6 +224,15 @@ class GroupOffsets:
         if failed:
             finish(dict.fromkeys(wanted, failed))
 
+    def _value(
+        self, topic: str, told: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
+    ) -> machine.CommittedOffset:
+        """With the topic's id, be it named by it or not: another may come by its name."""
+        return machine.CommittedOffset(
+            told.committed_offset, told.committed_metadata or "", told.committed_leader_epoch,
+            topic_id=id_of(self._site, topic) or machine.NO_TOPIC_ID,
+        )  # fmt: skip
+
     def _may_commit(
         self,
         group_id: str,
@@ -249,9 +258,7 @@ class GroupOffsets:
         self, caller: Caller, request: TxnOffsetCommitRequest, version: int
     ) -> None:
         wanted = {
-            TopicPartition(topic.name, p.partition_index): machine.CommittedOffset(
-                p.committed_offset, p.committed_metadata or "", p.committed_leader_epoch
-            )
+            TopicPartition(topic.name, p.partition_index): self._value(topic.name, p)
             for topic in request.topics
             for p in topic.partitions
             if TopicPartition(topic.name, p.partition_index) in self._site.image.partitions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sexton.base.kafka_errors import KafkaError
+from sexton.base.partitions import TopicPartition
 from sexton.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from sexton.protocol.messages.end_txn import EndTxnRequest
 from sexton.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -94,3 +95,14 @@ def test_a_producer_of_an_epoch_that_is_over_is_fenced() -> None:
     writer.producer = zombie
     assert writer.commit(1, NEWER) is KafkaError.INVALID_PRODUCER_EPOCH
     assert writer.committed() == 5
+
+
+def test_they_are_kept_with_the_id_of_their_topic() -> None:
+    """So that they do not pass to the next one of its name; the request has no room for it."""
+    writer = Writer()
+    assert writer.commit(5, NEWER) is KafkaError.NONE
+    writer.end(commit=True)
+    machines = writer.cluster.broker(writer.of_group).offsets.machines.values()
+    (kept,) = (m.table.committed[GROUP] for m in machines if GROUP in m.table.committed)
+    topic_id = writer.cluster.image.topics[TOPIC].topic_id
+    assert kept[TopicPartition(TOPIC, 0)].value.topic_id.hex() == topic_id

@@ -6,6 +6,8 @@ new one, or past its end.
 
 from __future__ import annotations
 
+import pytest
+
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.node.coordinators import CONSUMER_OFFSETS, RETRY_LOAD_MS
@@ -21,24 +23,28 @@ from sexton.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetc
 from tests.unit.node.small_cluster import SmallCluster
 
 GROUP, GOES, STAYS = "readers", "orders", "payments"
-WITHOUT_IDS = 8  # a version of OffsetCommit that names topics, so its offsets have no topic's id
+BY_NAME = 8  # a version of OffsetCommit that does not name topics by their ids
+WITH_RETENTION = 4  # one that says when an offset expires: such a record has no topic's id
+A_DAY_MS = 24 * 3600_000
 INSIDE_THE_RECORD = 75  # of the first batch
 PATH = f"{TopicPartition(CONSUMER_OFFSETS, 0)}/{0:020}.log"
 
 
-def started(brokers: int) -> SmallCluster:
+def started(brokers: int, version: int, replicas: int = 1) -> SmallCluster:
     cluster = SmallCluster(
-        brokers, offsets_topic_num_partitions=1, offsets_topic_replication_factor=1
+        brokers, offsets_topic_num_partitions=1, offsets_topic_replication_factor=replicas
     )
     create(cluster, GOES)
     create(cluster, STAYS)
     cluster.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]), 4)
     cluster.wait(5_000)
     request = OffsetCommitRequest(GROUP)
+    if version == WITH_RETENTION:
+        request.retention_time_ms = A_DAY_MS
     for topic in (GOES, STAYS):
         partitions = [OffsetCommitRequestPartition(0, 5)]
         request.topics.append(OffsetCommitRequestTopic(topic, partitions=partitions))
-    answer = cluster.ask(request, WITHOUT_IDS, coordinator(cluster))
+    answer = cluster.ask(request, version, coordinator(cluster))
     assert [topic.partitions[0].error_code for topic in answer.topics] == [KafkaError.NONE] * 2
     return cluster
 
@@ -47,9 +53,9 @@ def coordinator(cluster: SmallCluster) -> int:
     return cluster.image.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].leader
 
 
-def create(cluster: SmallCluster, topic: str, node: int = 1) -> None:
+def create(cluster: SmallCluster, topic: str, node: int = 1, replicas: int | None = None) -> None:
     """On all brokers, so that it can be deleted whichever of them is there."""
-    replicas = len(cluster.world.processes) - 1
+    replicas = replicas or len(cluster.world.processes) - 1
     (answer,) = cluster.ask(
         CreateTopicsRequest([CreatableTopic(topic, 1, replicas)]), 7, node
     ).topics
@@ -69,8 +75,11 @@ def committed(cluster: SmallCluster) -> list[str]:
     return [topic.name for topic in group.topics]
 
 
-def test_the_offsets_of_a_topic_that_was_deleted_while_its_coordinator_was_away_go() -> None:
-    cluster = started(brokers=2)
+@pytest.mark.parametrize("version", [BY_NAME, WITH_RETENTION])
+def test_the_offsets_of_a_topic_that_was_deleted_while_its_coordinator_was_away_go(
+    version: int,
+) -> None:
+    cluster = started(2, version)
     away = coordinator(cluster)
     cluster.kill(away)
     delete(cluster, node=3 - away)
@@ -79,8 +88,22 @@ def test_the_offsets_of_a_topic_that_was_deleted_while_its_coordinator_was_away_
     assert committed(cluster) == [STAYS]
 
 
-def test_they_do_not_pass_to_a_topic_of_the_same_name_that_came_while_they_were_loaded() -> None:
-    cluster = started(brokers=1)
+def test_they_do_not_pass_to_one_that_came_before_another_broker_was_the_coordinator() -> None:
+    """It heard of both topics before it had anything to do with their groups' offsets."""
+    cluster = started(3, BY_NAME, replicas=3)
+    cluster.world.kill(coordinator(cluster))
+    left = next(node for node in (1, 2, 3) if node != coordinator(cluster))
+    delete(cluster, left)
+    create(cluster, GOES, left, replicas=2)
+    cluster.wait(30_000)
+    assert committed(cluster) == [STAYS]
+
+
+@pytest.mark.parametrize("version", [BY_NAME, WITH_RETENTION])
+def test_they_do_not_pass_to_a_topic_of_the_same_name_that_came_while_they_were_loaded(
+    version: int,
+) -> None:
+    cluster = started(1, version)
     disk = cluster.world.processes[1].disk
     cluster.kill(1)
     cluster.world.start(1)
