@@ -67,6 +67,7 @@ from sexton.machines.offset_messages import (
 from sexton.machines.offset_table import Key, OffsetTable, belongs
 
 TICK_LIMIT = 1000  # offsets that one tick looks at
+LAST_MS = 2**63 - 1  # that a record can hold: who wants an offset kept for ever says so with this
 MOST_TOMBSTONES = 1000  # in a batch, which must not be larger than max.message.bytes
 
 
@@ -174,7 +175,7 @@ class Offsets:
     def _commit(self, event: Commit, now_ms: int) -> list[Effect]:
         records = []
         errors = []
-        expire_ms = now_ms + event.retention_ms if event.retention_ms >= 0 else -1
+        expire_ms = min(now_ms + event.retention_ms, LAST_MS) if event.retention_ms >= 0 else -1
         for partition, value in event.offsets:
             if len(value.metadata) > self.config.offset_metadata_max_bytes:
                 errors.append((partition, KafkaError.OFFSET_METADATA_TOO_LARGE))

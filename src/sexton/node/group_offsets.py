@@ -25,6 +25,7 @@ from sexton.node.replica import Replica
 from sexton.node.site import Site
 from sexton.node.verification import Question, Verification, Verify
 from sexton.node.waking import Waking
+from sexton.protocol.codec import EncodeError
 from sexton.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -128,31 +129,17 @@ class GroupOffsets:
             return
         for effect in offsets.handle(event, self._site.now_ms):
             match effect:
-                case machine.Append():
-                    batch = few_batch(
-                        [to_bytes(record) for record in effect.records],
-                        self._site.now_ms,
-                        producer_id=effect.producer_id,
-                        producer_epoch=effect.producer_epoch,
-                        transactional=effect.producer_id >= 0,
-                    )
-                    self._append(partition, effect.token, batch)
-                case machine.AppendMarker():
-                    batch = marker_batch(
-                        ControlType.COMMIT if effect.commit else ControlType.ABORT,
-                        producer_id=effect.producer_id,
-                        producer_epoch=effect.producer_epoch,
-                        coordinator_epoch=effect.coordinator_epoch,
-                        timestamp=self._site.now_ms,
-                    )
-                    self._append(partition, effect.token, batch)
+                case machine.Append() | machine.AppendMarker():
+                    self._append(partition, effect)
                 case machine.Answer(caller, answer):
                     cast("Then", caller)(answer)
                 case machine.WakeAt(at_ms):
                     self._waking.after(partition, at_ms - self._site.now_ms)
 
-    def _append(self, partition: TopicPartition, token: int, batch: bytes) -> None:
-        offsets = self.machines[partition]
+    def _append(
+        self, partition: TopicPartition, effect: machine.Append | machine.AppendMarker
+    ) -> None:
+        offsets, token = self.machines[partition], effect.token
 
         def tell(event: machine.Event) -> None:
             if self.machines.get(partition) is offsets:
@@ -160,11 +147,14 @@ class GroupOffsets:
 
         try:
             replica = self._coordinators.replica(partition)
-            done = replica.append(batch, client=False)
+            done = replica.append(_batch(effect, self._site.now_ms), client=False)
         except Refused as refused:
             # At once: what is appended next would otherwise seem to have this before it in the log.
             tell(machine.AppendFailed(token, refused.error))
             return
+        except EncodeError:  # which is a bug of ours; but the machine is not to believe in it
+            tell(machine.AppendFailed(token, KafkaError.UNKNOWN_SERVER_ERROR))
+            raise
 
         def replicated(error: KafkaError) -> None:
             if error == KafkaError.NONE:
@@ -355,6 +345,24 @@ class GroupOffsets:
     def check(self) -> None:
         for offsets in self.machines.values():
             offsets.check()
+
+
+def _batch(effect: machine.Append | machine.AppendMarker, now_ms: int) -> bytes:
+    if isinstance(effect, machine.AppendMarker):
+        return marker_batch(
+            ControlType.COMMIT if effect.commit else ControlType.ABORT,
+            producer_id=effect.producer_id,
+            producer_epoch=effect.producer_epoch,
+            coordinator_epoch=effect.coordinator_epoch,
+            timestamp=now_ms,
+        )
+    return few_batch(
+        [to_bytes(record) for record in effect.records],
+        now_ms,
+        producer_id=effect.producer_id,
+        producer_epoch=effect.producer_epoch,
+        transactional=effect.producer_id >= 0,
+    )
 
 
 def _nobody_listens(_: KafkaError) -> None:

@@ -1,4 +1,4 @@
-"""Committed offsets of a group, deleted in several batches of which one cannot be written."""
+"""A committed offset, or its end, that cannot be written does not count with what comes next."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.log.partition import Appended
 from sexton.machines import offsets as offsets_machine
+from sexton.machines.offset_messages import OffsetRecord
+from sexton.node import group_offsets
 from sexton.node.replica import Replica
+from sexton.protocol.codec import EncodeError
 from sexton.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from sexton.protocol.messages.find_coordinator import FindCoordinatorRequest
 from sexton.protocol.messages.offset_commit import (
@@ -30,6 +33,8 @@ from sexton.protocol.wire import Buffer
 from tests.unit.node.small_cluster import SmallCluster
 
 GROUP, TOPIC = "readers", "orders"
+NEIGHBOUR = "writers"  # its offsets are in the same partition
+WITH_RETENTION = 4  # a version of OffsetCommit that says when an offset expires
 PARTITIONS = [0, 1]
 
 
@@ -40,12 +45,22 @@ def cluster() -> SmallCluster:
     cluster.ask(CreateTopicsRequest([CreatableTopic(TOPIC, len(PARTITIONS), 1)]), 5)
     cluster.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]), 4)
     cluster.wait(5_000)
-    committed = [OffsetCommitRequestPartition(number, 5) for number in PARTITIONS]
-    request = OffsetCommitRequest(GROUP, topics=[OffsetCommitRequestTopic(TOPIC)])
-    request.topics[0].partitions = committed
-    (topic,) = cluster.ask(request, 8).topics
-    assert [each.error_code for each in topic.partitions] == [KafkaError.NONE] * 2
+    assert commit(cluster, 5) == [KafkaError.NONE] * 2
     return cluster
+
+
+def commit(
+    cluster: SmallCluster,
+    offset: int,
+    version: int = 8,
+    retention_ms: int = -1,
+    group: str = GROUP,
+) -> list[KafkaError]:
+    partitions = [OffsetCommitRequestPartition(number, offset) for number in PARTITIONS]
+    topics = [OffsetCommitRequestTopic(TOPIC, partitions=partitions)]
+    request = OffsetCommitRequest(group, retention_time_ms=retention_ms, topics=topics)
+    (topic,) = cluster.ask(request, version).topics
+    return [KafkaError(each.error_code) for each in topic.partitions]
 
 
 def delete(cluster: SmallCluster) -> list[KafkaError]:
@@ -82,3 +97,27 @@ def test_a_batch_that_was_not_written_does_not_count_with_the_next_one(
     assert committed(cluster) == [5, -1]
     assert delete(cluster) == [KafkaError.NONE] * 2
     assert committed(cluster) == [-1, -1]
+
+
+def test_an_offset_may_be_kept_for_ever(cluster: SmallCluster) -> None:
+    """For longer than can be written down: it is kept for as long as can."""
+    assert commit(cluster, 7, WITH_RETENTION, 2**63 - 1) == [KafkaError.NONE] * 2
+    assert committed(cluster) == [7, 7]
+    cluster.kill(1)
+    cluster.world.start(1)
+    cluster.wait(30_000)
+    assert committed(cluster) == [7, 7]
+
+
+def test_one_that_cannot_be_encoded_is_not_taken_for_written(
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(record: OffsetRecord) -> tuple[bytes, bytes | None]:
+        raise EncodeError(f"{record} has no bytes")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(group_offsets, "to_bytes", fail)
+        with pytest.raises(EncodeError):
+            commit(cluster, 99)
+    assert commit(cluster, 1, group=NEIGHBOUR) == [KafkaError.NONE] * 2
+    assert committed(cluster) == [5, 5]
