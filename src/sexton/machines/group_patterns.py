@@ -155,7 +155,10 @@ class Pattern:
                     self._steps[end].to.append(len(self._steps))
             case _Repeat(what, least, most):
                 for _ in range(least):
+                    before = len(self._steps)
                     self._compile(what)
+                    if len(self._steps) == before:
+                        return  # nothing, which stays so however often
                 if most is None:
                     split = self._add(_Step([len(self._steps) + 1]))
                     self._compile(what)
@@ -254,6 +257,8 @@ class _Reader:
         if not closed or not first.isdecimal() or not (last.isdecimal() or not last):
             return None  # then it is a bracket like any other character
         self._at += len(inside) + 2
+        if max(len(first), len(last)) > len(str(MOST_REPEATS)):  # Python reads no number that long
+            raise BadPattern("invalid repeat count")
         least = int(first)
         most = (int(last) if last else None) if comma else least
         if least > MOST_REPEATS or (most is not None and not least <= most <= MOST_REPEATS):

@@ -50,9 +50,22 @@ def test_what_is_not_one_is_refused(text: str) -> None:
         Pattern(text)
 
 
+def test_so_is_a_count_longer_than_python_reads() -> None:
+    with pytest.raises(BadPattern):
+        Pattern("a{" + "9" * 5_000 + "}")
+
+
 def test_an_evil_one_takes_no_longer() -> None:
     """Python's own engine would take 2^249 steps for the first of them."""
     name = "a" * 249
     assert not Pattern("(a+)+b").matches(name)
     assert not Pattern("(a|a)*b").matches(name)
     assert Pattern("(a?){249}a{249}").matches(name)
+
+
+def test_nor_does_nothing_at_all_however_often() -> None:
+    """It adds no step to the program, whose length is bounded, but would be added for years."""
+    nothing = "(" * 50 + "){1000}" * 50
+    assert Pattern(nothing).matches("")
+    assert not Pattern(nothing).matches("a")
+    assert Pattern(f"a{nothing}b").matches("ab")
