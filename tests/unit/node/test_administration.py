@@ -566,9 +566,22 @@ def test_producers_and_transactions_are_reported(cluster: SmallCluster) -> None:
     assert listed(transactional_id_pattern="m") == []
     odd = cluster.ask(ListTransactionsRequest(["Odd"]), 0, coordinator)
     assert odd.unknown_state_filters == ["Odd"]
-    bad = ListTransactionsRequest(transactional_id_pattern="(")
-    error = cluster.ask(bad, 2, coordinator).error_code
-    assert error == KafkaError.INVALID_REGULAR_EXPRESSION
+    for bad in ("(", "(m)\\1", "m{99999999999999999999}", "(" * 4_000 + ")" * 4_000):
+        refused = ListTransactionsRequest(transactional_id_pattern=bad)
+        error = cluster.ask(refused, 2, coordinator).error_code
+        assert error == KafkaError.INVALID_REGULAR_EXPRESSION
+
+
+def test_a_pattern_of_transactional_ids_does_not_hold_up_a_broker(cluster: SmallCluster) -> None:
+    """To try one way after the other would take 2^99 steps."""
+    transactional_id = "a" * 100
+    coordinator = cluster.ask(FindCoordinatorRequest(transactional_id, 1), 3).node_id
+    cluster.wait(5_000)
+    asked = InitProducerIdRequest(transactional_id, 60_000)
+    assert cluster.ask(asked, 4, coordinator).error_code == KafkaError.NONE
+    for pattern, count in (("(a+)+b", 0), ("(a+)+", 1)):
+        request = ListTransactionsRequest(transactional_id_pattern=pattern)
+        assert len(cluster.ask(request, 2, coordinator).transaction_states) == count
 
 
 # ── replicas, brokers, and what is not there ──
