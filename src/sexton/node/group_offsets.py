@@ -155,6 +155,8 @@ class GroupOffsets:
         except EncodeError:  # which is a bug of ours; but the machine is not to believe in it
             tell(machine.AppendFailed(token, KafkaError.UNKNOWN_SERVER_ERROR))
             raise
+        if isinstance(effect, machine.AppendMarker):
+            self._verification.ended(partition, effect.producer_id)
 
         def replicated(error: KafkaError) -> None:
             if error == KafkaError.NONE:
@@ -308,7 +310,6 @@ class GroupOffsets:
             assert isinstance(answer, machine.MarkerAnswer)
             written(answer.error)
 
-        self._verification.ended(partition, marker.producer_id)
         early_ms = self._site.config.lab_markers_acknowledged_before_offsets_ms
         if early_ms:
             written(KafkaError.NONE)

@@ -54,7 +54,7 @@ class Verification:
         self._asked: dict[tuple[TopicPartition, Question], _Asked] = {}
 
     def ended(self, partition: TopicPartition, producer_id: int) -> None:
-        """A marker is being written: what the coordinator is being asked about is over."""
+        """A marker was appended: what the coordinator is being asked about is over."""
         for (at, question), asked in self._asked.items():
             if at == partition and question.producer_id == producer_id:
                 asked.ended_meanwhile = True

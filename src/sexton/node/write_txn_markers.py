@@ -108,12 +108,14 @@ class WriteTxnMarkers:
         except Refused as refused:
             written(refused.error)
             return
-        if stamp is not None and replica.log.end_offset > end:
+        if replica.log.end_offset == end:
+            return  # one that is refused ends nothing
+        self._produce.ended(partition, marker.producer_id)
+        if stamp is not None:
             role.markers.wrote(marker.producer_id, stamp, self._site.clock_ms)
 
     def _append(self, replica: Replica, marker: WritableTxnMarker, written: Acknowledged) -> None:
         partition = replica.partition
-        self._produce.ended(partition, marker.producer_id)
         if partition.topic == CONSUMER_OFFSETS:
             self._offsets.write_marker(partition, marker, written)  # appends it, or says why not
             return

@@ -13,7 +13,7 @@ import pytest
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.machines.markers import Markers, Stamp
-from sexton.node.coordinators import stored_batches
+from sexton.node.coordinators import CONSUMER_OFFSETS, java_hash, stored_batches
 from sexton.node.messages import WriteMarkers
 from sexton.node.outside import LATEST
 from sexton.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -255,6 +255,47 @@ def test_offsets_of_a_transaction_that_is_aborted_are_not_committed_by_it(protec
     writer.cluster.wait(HELD_MS)
     writer.end(commit=False)
     assert writer.committed() == (5 if protected else 9)
+
+
+# ── while the leader asks the coordinator about the next transaction ──
+
+
+def send_one_of_an_earlier_coordinator(writer: Writer, at: TopicPartition) -> list[KafkaError]:
+    """It arrives while the leader waits for the coordinator's word; what it is told."""
+    answers: list[KafkaError] = []
+
+    def answered(answer: object | None) -> None:
+        assert isinstance(answer, WriteTxnMarkersResponse)
+        answers.append(KafkaError(answer.markers[0].topics[0].partitions[0].error_code))
+
+    holds = writer.cluster.world.network.holds
+    holds[WriteTxnMarkersRequest], holds[AddPartitionsToTxnRequest] = 500, 1_000
+    topics = [WritableTxnMarkerTopic(at.topic, [at.partition])]
+    marker = WritableTxnMarker(writer.producer_id, writer.epoch, True, topics, -1)
+    leader = writer.cluster.image.partitions[at].leader
+    request = WriteTxnMarkersRequest([marker])
+    writer.cluster.world.send(CLIENT, leader, request, answered, 60_000, 2)
+    return answers
+
+
+def test_one_that_the_log_refuses_ends_nothing() -> None:
+    writer = Writer(TV2)
+    writer.write()
+    writer.end(commit=True)
+    answers = send_one_of_an_earlier_coordinator(writer, ORDERS)
+    writer.write()
+    assert answers == [KafkaError.TRANSACTION_COORDINATOR_FENCED]
+    assert writer.log == "data commit data"
+
+
+def test_nor_one_that_is_refused_where_offsets_are() -> None:
+    writer = Committer()
+    writer.commit_offset(5)
+    writer.end(commit=True)
+    of_group = TopicPartition(CONSUMER_OFFSETS, java_hash(GROUP) % 2)
+    answers = send_one_of_an_earlier_coordinator(writer, of_group)
+    writer.commit_offset(9)
+    assert answers == [KafkaError.TRANSACTION_COORDINATOR_FENCED]
 
 
 # ── how it is answered ──
