@@ -262,7 +262,7 @@ HUNTS: dict[str, Hunt] = {
     "kept-reports": Hunt(NEW_DISKS, 1, 3, (BEYOND, EARLY)),
     "trusted-disk": Hunt(OLD_DISKS, 1, 3, (LOST, BEYOND)),
     "uncommitted-supersedes": Hunt(AWAY, 1, 3, (EARLY, LOST)),
-    "unreplicated-marker-resolves": Hunt(LAGGING, 1, 3, ("open-as-ended", EARLY)),
+    "unreplicated-marker-resolves": Hunt(LAGGING, 4, 10, ("open-as-ended", EARLY)),
     "added-replica-is-clean": Hunt(NEW_REPLICAS, 1, 3, (FALSE,)),
     "reported-before-sync": Hunt(CLEANER_DIES, 1, 3, (FALSE,)),
     "markers-without-bound": Hunt(AWAY, 1, 3, (EARLY,)),
