@@ -10,11 +10,11 @@ from sexton.machines.retry_startup import (
     Ends,
     Event,
     FetchCommitted,
-    FetchEnds,
     Initialised,
     InitProducer,
     KeysRead,
     LocksRead,
+    MarkEnds,
     ReadKeys,
     ReadTo,
     RetriesRead,
@@ -136,12 +136,12 @@ class Group:
                 return self._initialise(world, number)
             case FetchCommitted():
                 if self.mistake is Mistake.END_BEFORE_OFFSETS and worker.early is None:
-                    worker.early = Ends(len(world.lock), len(world.retry))
+                    worker.early = world.ends()
                     return []
                 if not world.is_stable() and self.mistake is not Mistake.NOT_REQUIRE_STABLE:
                     return None
                 return [Committed(*world.committed)]
-            case FetchEnds():
+            case MarkEnds():
                 return [self._ends(world, worker)]
             case ReadKeys(orphans):
                 return [KeysRead({each: self.script[each].encode() for each in orphans})]
@@ -171,7 +171,11 @@ class Group:
             return Ends(0, 0)
         if self.mistake is Mistake.STABLE_OFFSET_BARRIER:
             return Ends(world.stable_end("lock"), world.stable_end("retry"))
-        return worker.early or Ends(len(world.lock), len(world.retry))
+        if self.mistake is Mistake.ENDS_ASKED_FOR:
+            return world.old_ends or world.ends()
+        if worker.early is None:
+            world.mark_ends()
+        return worker.early or world.ends()
 
     def _lock_rows(self, world: World, number: int, end: int) -> list[Row]:
         rows = world.rows("lock", 0, end)

@@ -1,6 +1,6 @@
-"""Sixteen ways to build ordered retry wrongly, each one line in the design's table.
+"""Seventeen ways to build ordered retry wrongly, each one line in the design's table.
 
-Eight are wrong protocols around the right task: these are flags that the rules of the small world
+Nine are wrong protocols around the right task: these are flags that the rules of the small world
 look at (`retry_rules`). The others are other designs: locks that are counted or are just on or off,
 other names for locks, failed messages that are sent to the retry topic again. They are made of the
 real task with one thing changed, in the spirit of the seed:
@@ -37,6 +37,7 @@ class Mistake(Enum):
     RELEASE_REDONE = "counter, release redone"
     STABLE_OFFSET_BARRIER = "barrier at the last stable offset without fencing first"
     END_BEFORE_OFFSETS = "lock end read before offsets"
+    ENDS_ASKED_FOR = "ends told by a leader that was replaced"
     NOT_REQUIRE_STABLE = "no require_stable"
     SETTLES_WITHOUT_OFFSETS = "settle without an offset commit"
     FENCED_BY_ID_ALONE = "fencing by transactional id alone"

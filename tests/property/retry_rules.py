@@ -79,6 +79,9 @@ class Moves(Sending):
                     after = world.copy()
                     after.mark(number, place)
                     yield f"the marker reaches the {place}", after
+        if (after := self._spend(world, "replaced")) is not None:
+            after.old_ends = world.ends()
+            yield "a leader is replaced, and does not hear of it", after
         for place in ("lock", "retry"):
             for keeps in (True, False):
                 after = self._spend(world, "compactions")

@@ -7,6 +7,7 @@ somebody else while the old owner sleeps and later wakes up. A history is a path
 
     rebalance   start-up, one question at a time   a round   flush   send offsets   commit   mark
     crash       a handler fails   a transaction is aborted   an answer is lost   compaction
+    a leader is replaced, and does not hear of it
 
 In every state one asks: of each key, are the committed outputs (and the first effects outside of
 Kafka) in the order of the main topic, none twice, none left out? And if from now on nothing more
@@ -45,6 +46,7 @@ class Limits:
     unknown: int = 1  # answers that get lost
     compactions: int = 1
     cuts: int = 0  # rounds that end before everything has run
+    replaced: int = 0  # leaders, of both topics
     atomic: bool = False  # a start-up is one move, and so is a round with its transaction
     polls: tuple[int, ...] = (0, 1, 2)  # how many messages
     states: int = 1_000_000
@@ -197,6 +199,7 @@ class Used(NamedTuple):
     unknown: int = 0
     compactions: int = 0
     cuts: int = 0
+    replaced: int = 0
 
 
 @dataclass(slots=True)
@@ -206,6 +209,7 @@ class World:
     retry: Log = ()
     transactions: dict[Number, Transaction] = field(default_factory=dict)
     committed: tuple[int, str | None] = (0, "sexton.retry 1 W=0 of=1")
+    old_ends: Ends | None = None  # as a leader knows them that was replaced
     owner: int = 0
     done: frozenset[int] = frozenset()  # by committed outputs
     effects: frozenset[int] = frozenset()  # outside of Kafka
@@ -228,6 +232,7 @@ class World:
             tuple(worker.key(locks, retries) for worker in self.workers),
             tuple(filter(None, self.lock)), tuple(filter(None, self.retry)),
             tuple(sorted(self.transactions.items())), self.committed, self.owner, self.done,
+            self.old_ends and (locks[self.old_ends.locks], retries[self.old_ends.retries]),
             self.effects, self.used, self.fault,
         )  # fmt: skip
 
@@ -238,6 +243,14 @@ class World:
             self.lock += tuple(records)
         else:
             self.retry += tuple(records)
+
+    def ends(self) -> Ends:
+        return Ends(len(self.lock), len(self.retry))
+
+    def mark_ends(self) -> None:
+        """Records that are of no message: nothing is to be read in them."""
+        self.lock += (None,)
+        self.retry += (None,)
 
     def log(self, place: str) -> Log:
         return self.lock if place == "lock" else self.retry

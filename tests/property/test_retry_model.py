@@ -155,6 +155,9 @@ PLANTED = {
     Mistake.END_BEFORE_OFFSETS: Planted(
         "aa", limits(failures=1, rebalances=1, polls=(0, 1)), "B before A"
     ),
+    Mistake.ENDS_ASKED_FOR: Planted(
+        "aa", limits(failures=1, rebalances=1, replaced=1, polls=(0, 1)), "B before A"
+    ),
     Mistake.NOT_REQUIRE_STABLE: Planted(
         "a", limits(rebalances=1), "the output of A is there twice"
     ),
@@ -235,7 +238,7 @@ def walk(seed: int, mode: str, at_ceiling: str) -> None:
     script = "".join(chance.choice("aab") for _ in range(chance.randint(4, 8)))
     many = Limits(
         failures=6, crashes=3, rebalances=4, late=3, aborts=2, unknown=2, compactions=4, cuts=3,
-        polls=(0, 1, 3),
+        replaced=1, polls=(0, 1, 3),
     )  # fmt: skip
     chosen = settings(mode=mode, at_ceiling=at_ceiling, max_attempts=chance.choice((1, 3, 9)))
     rules = Rules(script, many, chosen)

@@ -1,5 +1,6 @@
 """What the retry and lock topics hold, as columns, and single messages of the retry topic again.
 
+    mark_end        the end of a partition, as no leader that was replaced can tell it
     read_to         every committed record of [start, end), chunk by chunk: for start-ups and tails
     retry_records   the messages at these offsets of the retry topic, or the first of them
     headers_at      those of one message of the main topic
@@ -20,15 +21,16 @@ from contextlib import aclosing
 
 import numpy as np
 
-from sexton.base.errors import PeerError
+from sexton.base.errors import PeerError, Refused
 from sexton.base.partitions import TopicPartition
+from sexton.client.appending import append
 from sexton.client.client import Client
 from sexton.client.committed import committed_batches
 from sexton.client.reading import PartitionReader
 from sexton.client.replica import Chunk, Isolation
-from sexton.client.retrying import PATIENT, Patience
+from sexton.client.retrying import PATIENT, Patience, Trying
 from sexton.machines.retry_columns import Rows
-from sexton.machines.retry_records import Header, RetryRecord
+from sexton.machines.retry_records import STARTED, Header, RetryRecord
 from sexton.records.columns import Columns, read_headers
 from sexton.records.decoder import decode
 from sexton.records.layout import CONTROL
@@ -37,7 +39,22 @@ from sexton.records.tables import field
 # An open transaction of a predecessor is waited for as long as its timeout lasts.
 WAITING = Patience(timeout_ms=900_000, backoff_ms=10, most_backoff_ms=250)
 Messages = dict[int, tuple[bytes, RetryRecord]]  # by offset, the record's key and what is in it
+MARK_MS = 2_000  # a leader that has lost its followers does not answer in any time
 BACK_BYTES = 1 << 20  # of one look at the retry topic; more of what is wanted may come with it
+
+
+async def mark_end(client: Client, at: TopicPartition, patience: Patience = WAITING) -> int:
+    """Behind a record that is written for that: all that was acknowledged before lies before it.
+
+    It may be written twice, or more often, which nobody minds.
+    """
+    trying = Trying(patience)
+    while True:
+        try:
+            return await append(client, at, [(STARTED, None)], MARK_MS) + 1
+        except (PeerError, Refused) as error:
+            await trying.pause(error)
+            client.look_elsewhere()
 
 
 async def read_to(

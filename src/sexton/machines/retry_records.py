@@ -14,6 +14,7 @@ keeps one of each for as long as the message waits:
               main:id       the topic id of main: names are given again, ids are not
     retry-3   orders-3-17   the message, its key and time in headers
               command:...   what an operator asks for; the owner of the task deletes it when done
+    both      main:start    null: what is before it, the owner that wrote it has read
     dead-3    order-123     the message, what became of it in headers
               order-123     null: a note that it was sent to the main topic again, and as which one
     offsets   main-3        17, "sexton.retry 1 W=17 of=6": below W nothing is pending
@@ -40,6 +41,7 @@ FORMAT = 1
 WAITING, DEAD = b"waiting", b"dead"
 COMMAND = b"command:"
 MAIN_ID = b"main:id"
+STARTED = b"main:start"
 REASON = "sexton.retry.reason"  # a lock's header: why its message failed last
 MOST_REASON_BYTES = 500
 MOST_STACK_BYTES = 16_000  # a broker's default record limit is 1 MB, and the message needs room too

@@ -2,16 +2,21 @@
 
     InitProducer      (only with one transactional id per task) what a predecessor began is over
     FetchCommitted    with require_stable: no commit of a predecessor is under way any more
-    FetchEnds         the high watermarks of lock-p and retry-p
-    ReadTo            both, committed records only, until the position has reached these ends
+    MarkEnds          a record of our own at the ends of lock-p and retry-p
+    ReadTo            both, committed records only, until the position has passed these records
     Started           what is stale is to be reaped, then the task may run
 
 The order is the proof. Once the offsets are stable, every transaction that moved them has its lock
-records in lock-p already, so the ends that are asked for *afterwards* lie behind them. The offsets'
-marker may be written and the locks' marker not: then the last stable offset of lock-p is still in
-front of these locks, which is why the barrier is the high watermark, and why a reader of committed
-records cannot pass it before the marker is there. A predecessor that is still running cannot commit
-anything: each of its transactions carries the generation of a group that has moved on.
+records in lock-p already, so what is written *afterwards* lies behind them. The offsets' marker may
+be written and the locks' marker not: then the last stable offset of lock-p is still in front of
+these locks, and of our record, which a reader of committed records cannot pass before the marker is
+there. A predecessor that is still running cannot commit anything: each of its transactions carries
+the generation of a group that has moved on.
+
+The ends are written and not asked for, since a leader that was replaced, and has not heard of it,
+would tell the end that it knows, and then give all that is before it: a lock that its successor
+took would be missing. But no record is acknowledged by a leader that has lost its followers, so
+where ours is, the log is what it is for everybody, and that old leader cannot be read to there.
 
 A lock is stale if its id is below W, or if the retry topic has no live record of it. A retry record
 without a lock is dropped below W; at or above it we do not know, so it is reported and left alone.
@@ -35,7 +40,14 @@ from sexton.base.errors import ConfigError
 from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.retry_commands import Orders
 from sexton.machines.retry_pending import Held, Pending
-from sexton.machines.retry_records import COMMAND, MAIN_ID, LockRecord, TaskName, Watermark
+from sexton.machines.retry_records import (
+    COMMAND,
+    MAIN_ID,
+    STARTED,
+    LockRecord,
+    TaskName,
+    Watermark,
+)
 from sexton.machines.retry_rounds import Report
 from sexton.machines.retry_settings import Settings
 from sexton.machines.retry_task import Row, Stale, Task
@@ -57,8 +69,11 @@ class FetchCommitted:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchEnds:
-    """High watermarks, not last stable offsets."""
+class MarkEnds:
+    """A record that all replicas in sync have, in each; the ends are behind these.
+
+    For who only looks, and runs nothing, high watermarks will do; not last stable offsets.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +96,7 @@ class Started:
     task: Task
 
 
-Effect = InitProducer | FetchCommitted | FetchEnds | ReadTo | ReadKeys | Started
+Effect = InitProducer | FetchCommitted | MarkEnds | ReadTo | ReadKeys | Started
 
 # ── what it is told ──
 
@@ -150,9 +165,9 @@ class StartUp:
                 return [FetchCommitted()]
             case Committed():
                 self.committed = event
-                return [FetchEnds()]
+                return [MarkEnds()]
             case Ends(locks, retries):
-                assert self.committed is not None, "the ends are asked for after the offsets"
+                assert self.committed is not None, "the ends are marked after the offsets are known"
                 self.ends = event
                 return [ReadTo(locks, retries)]
             case LocksRead(rows, position):
@@ -185,7 +200,7 @@ class StartUp:
             if key == MAIN_ID:
                 self.said_id = value
             elif named is None:
-                self.foreign += 1
+                self.foreign += key != STARTED
             elif value is None:
                 locks.pop(named, None)
             else:
@@ -210,7 +225,7 @@ class StartUp:
         elif key is not None and key.startswith(COMMAND):
             self.orders.hear(key, value)
         else:
-            self.foreign += 1
+            self.foreign += key != STARTED
 
     # ── the end of it ──
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 from sexton.client.retry_reading import (
     committed_columns,
     headers_at,
+    mark_end,
     read_to,
     retry_records,
 )
 from sexton.machines.retry_records import RetryRecord
 from sexton.retry.messages import Payload
 
-__all__ = ["committed_columns", "headers_at", "payload_in", "read_to", "retry_records"]
+__all__ = [
+    "committed_columns",
+    "headers_at",
+    "mark_end",
+    "payload_in",
+    "read_to",
+    "retry_records",
+]
 
 
 def payload_in(record: RetryRecord) -> Payload:

@@ -27,10 +27,10 @@ from sexton.machines.retry_startup import (
     Ends,
     Event,
     FetchCommitted,
-    FetchEnds,
     InitProducer,
     KeysRead,
     LocksRead,
+    MarkEnds,
     ReadKeys,
     ReadTo,
     RetriesRead,
@@ -38,7 +38,7 @@ from sexton.machines.retry_startup import (
     StartUp,
 )
 from sexton.machines.retry_task import Task
-from sexton.retry.reading import read_to, retry_records
+from sexton.retry.reading import mark_end, read_to, retry_records
 from sexton.retry.topics import Names
 
 # A predecessor's transaction may hang over the offset until its timeout.
@@ -59,8 +59,8 @@ async def start_up(
 ) -> tuple[Task, int]:
     """A task that is ready to be reaped and run, and where the tail of its retry topic begins.
 
-    `to_run`: whoever only looks need not be able to. `main_id` is that of the main topic, for one
-    who runs what is in it.
+    `to_run`: whoever only looks need not be able to, and writes nothing. `main_id` is that of the
+    main topic, for one who runs what is in it.
     """
     starting = StartUp(name, settings, Random(), partitions, main_id)
     asking = _Asking(client, names, group, name, reset, to_run)
@@ -70,7 +70,7 @@ async def start_up(
         match effect:
             case FetchCommitted():
                 effects = starting.handle(await asking.committed())
-            case FetchEnds():
+            case MarkEnds():
                 effects = starting.handle(await asking.ends())
             case ReadTo():
                 effects = await asking.read(effect, starting)
@@ -139,9 +139,14 @@ class _Asking:
         return first[self._main]
 
     async def ends(self) -> Ends:
-        found = await list_offsets(self._client, {self._locks: LATEST, self._retries: LATEST})
-        self.tail_from = found[self._retries]
-        return Ends(found[self._locks], found[self._retries])
+        locks, retries = await asyncio.gather(self._end(self._locks), self._end(self._retries))
+        self.tail_from = retries
+        return Ends(locks, retries)
+
+    async def _end(self, at: TopicPartition) -> int:
+        if self._to_run:
+            return await mark_end(self._client, at)
+        return (await list_offsets(self._client, {at: LATEST}))[at]
 
     async def read(self, to: ReadTo, starting: StartUp) -> list[Effect]:
         starts = await list_offsets(self._client, {self._locks: EARLIEST, self._retries: EARLIEST})

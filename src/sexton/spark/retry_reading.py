@@ -5,8 +5,8 @@
     payloads    messages that are to be tried again, at their offsets
 
 The order of a start is that of the machine (`machines.retry_startup`), and its proof: the fence,
-the group's offsets, the high watermarks, and then everything that is committed below them. On Spark
-one query owns every partition, so one fence is for all tasks.
+the group's offsets, a record of ours at the ends, and then everything that is committed before it.
+On Spark one query owns every partition, so one fence is for all tasks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sexton.base.errors import CorruptLog
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.listing import EARLIEST, LATEST, list_offsets
-from sexton.client.retry_reading import first_retry_records, read_to
+from sexton.client.retry_reading import first_retry_records, mark_end, read_to
 from sexton.client.retrying import Patience
 from sexton.client.transacting import stable_offset
 from sexton.machines.retry_columns import Rows
@@ -33,10 +33,10 @@ from sexton.machines.retry_startup import (
     Ends,
     Event,
     FetchCommitted,
-    FetchEnds,
     Initialised,
     InitProducer,
     LocksRead,
+    MarkEnds,
     ReadTo,
     RetriesRead,
     Started,
@@ -121,12 +121,13 @@ class Reading:
                 case FetchCommitted():
                     at = TopicPartition(self.topics.main, number)
                     effects = starting.handle(await self._committed(at))
-                case FetchEnds():
-                    ends = await list_offsets(
-                        self.client, {locks: LATEST, retries: LATEST}, patience=self.patience
+                case MarkEnds():
+                    ends = await asyncio.gather(
+                        mark_end(self.client, locks, self.patience),
+                        mark_end(self.client, retries, self.patience),
                     )
-                    tail_from = ends[retries]
-                    effects = starting.handle(Ends(ends[locks], ends[retries]))
+                    tail_from = ends[1]
+                    effects = starting.handle(Ends(*ends))
                 case ReadTo():
                     await self._read_all(starting, locks, effect.locks, LocksRead)
                     effects = await self._read_all(starting, retries, effect.retries, RetriesRead)

@@ -10,16 +10,16 @@ import pytest
 
 from sexton.base.errors import ConfigError, CorruptLog
 from sexton.machines.retry_columns import Rows
-from sexton.machines.retry_records import COMMAND, MAIN_ID, Command, command_record
+from sexton.machines.retry_records import COMMAND, MAIN_ID, STARTED, Command, command_record
 from sexton.machines.retry_startup import (
     Committed,
     Ends,
     FetchCommitted,
-    FetchEnds,
     Initialised,
     InitProducer,
     KeysRead,
     LocksRead,
+    MarkEnds,
     ReadKeys,
     ReadTo,
     RetriesRead,
@@ -51,7 +51,7 @@ def codes(task: Task) -> list[tuple[str, int | None]]:
 def test_it_asks_for_offsets_then_ends_then_reads() -> None:
     startup = StartUp(NAME, settings(), Random(0), 1)
     assert startup.begin() == [FetchCommitted(require_stable=True)]
-    assert startup.handle(Committed(0, None)) == [FetchEnds()]
+    assert startup.handle(Committed(0, None)) == [MarkEnds()]
     assert startup.handle(Ends(3, 5)) == [ReadTo(3, 5)]
     assert startup.handle(LocksRead([], 3)) == []
     assert startup.handle(RetriesRead([], 4)) == [], "the barrier is at 5"
@@ -65,8 +65,8 @@ def test_an_id_per_task_is_initialised_first() -> None:
     assert startup.handle(Initialised()) == [FetchCommitted()]
 
 
-def test_ends_that_were_asked_for_too_early_are_not_taken() -> None:
-    with pytest.raises(AssertionError, match="after the offsets"):
+def test_ends_that_were_marked_too_early_are_not_taken() -> None:
+    with pytest.raises(AssertionError, match="after the offsets are known"):
         StartUp(NAME, settings(), Random(0), 1).handle(Ends(3, 5))
 
 
@@ -79,6 +79,12 @@ def test_a_group_that_never_committed_commits_before_it_runs() -> None:
     commit = started.task.reap()
     assert commit is not None and not commit.changes
     assert commit.metadata == "sexton.retry 1 W=4 of=6"
+
+
+def test_where_owners_have_started_is_of_no_message_and_of_nobody_else() -> None:
+    marked: list[Row] = [(0, STARTED, None)]
+    task = start(marked, marked)
+    assert task.reap() is None and codes(task) == []
 
 
 # ── the reaper ──
