@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sexton.base.errors import ConfigError, PeerError
 from sexton.machines.retry_records import TaskName
 from sexton.machines.retry_settings import Backoff, Settings
 from sexton.machines.retry_startup import (
@@ -108,9 +109,16 @@ class Group:
             return None
         asked = type(worker.ask).__name__
         startup = worker.startup
-        for answer in answers:
-            for effect in startup.handle(answer):
-                self._next_question(worker, effect)
+        try:
+            for answer in answers:
+                for effect in startup.handle(answer):
+                    self._next_question(worker, effect)
+        except PeerError:
+            self._start_up(world, number)
+            return f"{number} finds that others went on, and starts up again"
+        except ConfigError:
+            worker.phase, world.refused = "stopped", True
+            return f"{number} refuses to start"
         if isinstance(worker.ask, ReadKeys):  # records that are there: they wait for nobody
             self._start_step(world, number)
         return f"{number} starts up: {asked}"

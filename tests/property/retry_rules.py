@@ -16,6 +16,8 @@ class Moves(Sending):
     # ── what can happen ──
 
     def moves(self, world: World) -> Iterator[tuple[str, World]]:
+        if world.refused:
+            return
         for number in BOTH:
             yield from self._steps(world, number)
         yield from self._failures(world)
@@ -82,6 +84,10 @@ class Moves(Sending):
         if (after := self._spend(world, "replaced")) is not None:
             after.old_ends = world.ends()
             yield "a leader is replaced, and does not hear of it", after
+        starting = world.workers[world.owner].phase == "starting"
+        if starting and (after := self._spend(world, "lost")) is not None:
+            after.lose()
+            yield "the lock and the retry topic are lost", after
         for place in ("lock", "retry"):
             for keeps in (True, False):
                 after = self._spend(world, "compactions")

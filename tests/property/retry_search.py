@@ -16,12 +16,16 @@ STEPS_TO_HEAL = 200
 
 class Rules(Moves):
     def wrong(self, world: World) -> str | None:
+        if world.refused and not world.used.lost:
+            return "it refuses to start, and nothing was lost"
         return world.fault
 
     def stuck(self, world: World) -> str | None:
         """If nothing more went wrong from now on, would everything end well?"""
         world = world.copy(*BOTH)
         wrong = self._heal(world)
+        if world.refused:
+            return self.wrong(world)
         if wrong is None and not self.transactional and self.mistake is None:
             # A predecessor that woke up late may have written what the next start reaps.
             wrong = self._unhandled(world)
@@ -33,6 +37,8 @@ class Rules(Moves):
         for _step in range(STEPS_TO_HEAL):
             self._clear_up(world)
             owner = world.workers[world.owner]
+            if world.refused:
+                return None
             if owner.phase == "stopped":
                 return "stuck: the owner has stopped, and the group does not know"
             if not self._heal_step(world):

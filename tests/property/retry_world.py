@@ -7,7 +7,7 @@ somebody else while the old owner sleeps and later wakes up. A history is a path
 
     rebalance   start-up, one question at a time   a round   flush   send offsets   commit   mark
     crash       a handler fails   a transaction is aborted   an answer is lost   compaction
-    a leader is replaced, and does not hear of it
+    a leader is replaced, and does not hear of it   both topics are lost
 
 In every state one asks: of each key, are the committed outputs (and the first effects outside of
 Kafka) in the order of the main topic, none twice, none left out? And if from now on nothing more
@@ -47,6 +47,7 @@ class Limits:
     compactions: int = 1
     cuts: int = 0  # rounds that end before everything has run
     replaced: int = 0  # leaders, of both topics
+    lost: int = 0  # all that the lock and the retry topic had
     atomic: bool = False  # a start-up is one move, and so is a round with its transaction
     polls: tuple[int, ...] = (0, 1, 2)  # how many messages
     states: int = 1_000_000
@@ -132,8 +133,7 @@ _HELD = attrgetter(*(each.name for each in fields(Held)))
 
 
 def begun(startup: StartUp) -> StartUp:
-    """A copy of one that has not read anything yet: it reads all in one move."""
-    assert not startup.locks and not startup.retries
+    """A copy of one that has read nothing yet, or needs nothing of it: it reads in one move."""
     twin = copy.copy(startup)
     twin.locks, twin.retries, twin.orders = {}, {}, Orders()
     if isinstance(twin, OtherStartUp):
@@ -200,6 +200,7 @@ class Used(NamedTuple):
     compactions: int = 0
     cuts: int = 0
     replaced: int = 0
+    lost: int = 0
 
 
 @dataclass(slots=True)
@@ -210,6 +211,7 @@ class World:
     transactions: dict[Number, Transaction] = field(default_factory=dict)
     committed: tuple[int, str | None] = (0, "sexton.retry 1 W=0 of=1")
     old_ends: Ends | None = None  # as a leader knows them that was replaced
+    refused: bool = False  # somebody has to look what was lost
     owner: int = 0
     done: frozenset[int] = frozenset()  # by committed outputs
     effects: frozenset[int] = frozenset()  # outside of Kafka
@@ -232,6 +234,7 @@ class World:
             tuple(worker.key(locks, retries) for worker in self.workers),
             tuple(filter(None, self.lock)), tuple(filter(None, self.retry)),
             tuple(sorted(self.transactions.items())), self.committed, self.owner, self.done,
+            self.refused,
             self.old_ends and (locks[self.old_ends.locks], retries[self.old_ends.retries]),
             self.effects, self.used, self.fault,
         )  # fmt: skip
@@ -251,6 +254,9 @@ class World:
         """Records that are of no message: nothing is to be read in them."""
         self.lock += (None,)
         self.retry += (None,)
+
+    def lose(self) -> None:
+        self.lock, self.retry = (None,) * len(self.lock), (None,) * len(self.retry)
 
     def log(self, place: str) -> Log:
         return self.lock if place == "lock" else self.retry

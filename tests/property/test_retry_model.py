@@ -158,6 +158,9 @@ PLANTED = {
     Mistake.ENDS_ASKED_FOR: Planted(
         "aa", limits(failures=1, rebalances=1, replaced=1, polls=(0, 1)), "B before A"
     ),
+    Mistake.LOSS_NOT_NOTICED: Planted(
+        "aa", limits(failures=1, rebalances=1, lost=1, polls=(0, 1)), "B before A", 1
+    ),
     Mistake.NOT_REQUIRE_STABLE: Planted(
         "a", limits(rebalances=1), "the output of A is there twice"
     ),

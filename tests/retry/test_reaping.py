@@ -166,7 +166,7 @@ def test_commands_show_it_as_the_service_will_take_it(servers: str, run_sexton: 
 
 def test_with_transactions_it_is_left_to_an_operator(servers: str) -> None:
     """The negative control: it may have been settled, and its tombstone lost."""
-    _commit(servers, position=10, w=7)
+    _commit(servers, position=10, w=8)
     _plant(servers, 8, with_record=True, with_lock=False)
     with _start(servers) as retry:
         until(lambda: retry.count("reports", code="orphan") == 1, "it is told of", PATIENCE_S)

@@ -91,18 +91,20 @@ def test_what_a_replaced_leader_has_not_heard_of_is_not_overtaken(
     one_waits_and_the_first_broker_does_not_know(three, told)
     first, _ = three.bootstrap_servers.split(",", 1)
     with told.by("B", first, mode=mode) as second:
+        second.wait_until_ready(PATIENCE_S)
+        assert [standing.depth for standing in second.standings] != [0], "it knows of a1"
+        three.heal()
         until(lambda: second.count("redirected") == 1, "a2 waits behind a1", PATIENCE_S)
-        (standing,) = second.standings
-        assert standing.depth == 2
     assert told.handled == ["A a0"]
-    three.heal()
-    three.wait_until_in_sync(LOCKS)
 
 
 def test_without_that_rule_a_message_is_overtaken(
     three: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control: the end is asked for, and believed."""
+    """The control: the end is asked for, and believed.
+
+    In mode `transactional` W would tell that something is missing, and the instance would end.
+    """
 
     async def asked_for(client: Client, at: TopicPartition) -> int:
         return (await list_offsets(client, {at: LATEST}))[at]
@@ -111,6 +113,6 @@ def test_without_that_rule_a_message_is_overtaken(
     one_waits_and_the_first_broker_does_not_know(three, told)
     monkeypatch.setattr(starting, "mark_end", asked_for)
     first, _ = three.bootstrap_servers.split(",", 1)
-    with told.by("B", first):
-        until(lambda: told.handled == ["A a0", "B a2"], "a2 overtakes a1", PATIENCE_S)
-    three.heal()
+    with told.by("B", first, mode="compensating"):
+        until(lambda: "B a2" in told.handled, "a2 overtakes a1", PATIENCE_S)
+        three.heal()

@@ -26,7 +26,9 @@ lock may be missing because a predecessor that woke up late took it for stale. S
 
 All of it is about one main topic, and `orders-3-17` is another message in one that was deleted and
 made again. So lock-p says which topic it is about, from the first commit on, and whoever finds that
-it was another one does not begin (`_check_main`).
+it was another one does not begin (`_check_main`). Nor does who finds that retry-p has lost what
+waits: the group's offset is a witness (`_is_w_there`), and is asked for once more, since who slept
+in the middle of its start may have been overtaken by an owner that handled it.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from dataclasses import field
 from random import Random
 from typing import TYPE_CHECKING, assert_never
 
-from sexton.base.errors import ConfigError
+from sexton.base.errors import ConfigError, PeerError, SextonError
 from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.retry_commands import Orders
 from sexton.machines.retry_pending import Held, Pending
@@ -146,6 +148,7 @@ class StartUp:
     chance: Random
     partitions: int  # of the main topic
     main_id: bytes = b""  # of the main topic as it is now; empty: nobody knows
+    to_run: bool = True  # False: somebody only looks, while an owner goes on
     said_id: bytes | None = None  # by the lock topic
     committed: Committed | None = None
     ends: Ends | None = None
@@ -163,6 +166,8 @@ class StartUp:
         match event:
             case Initialised():
                 return [FetchCommitted()]
+            case Committed() if self.committed is not None:
+                raise self._lost(self.committed, event)
             case Committed():
                 self.committed = event
                 return [MarkEnds()]
@@ -234,6 +239,8 @@ class StartUp:
         if self.locks_at < self.ends.locks or self.retries_at < self.ends.retries:
             return []
         self._check_main()
+        if not self._is_w_there():
+            return [FetchCommitted()]
         w, locks = self.w, self.locks
         orphans = {
             message: offset
@@ -259,6 +266,30 @@ class StartUp:
             f"{what} of a topic {self.name.topic} that was deleted; another one has its name now",
             "delete its lock and retry topics and the group's offsets, and all of the new one is "
             "handled; or give the new one another name",
+        )
+
+    def _is_w_there(self) -> bool:
+        """W below the position is itself a message that waits. Then the retry topic has it.
+
+        Each transaction that commits a W makes sure of it. Without transactions the offset comes
+        last, and says so still when its message was handled; and to who only looks it may.
+        """
+        assert self.committed is not None
+        is_said = Watermark.decode(self.committed.metadata) is not None
+        is_sure = self.to_run and self.settings.mode == "transactional"
+        waits = is_said and is_sure and self.w < self.committed.position
+        return not waits or self.w in self.retries
+
+    def _lost(self, before: Committed, now: Committed) -> SextonError:
+        """W was not there, and was it meanwhile settled? Then it is not W any more."""
+        if (before.position, before.metadata) != (now.position, now.metadata):
+            return PeerError(str(self.name), "has changed meanwhile: it has another owner")
+        return ConfigError(
+            self.name.id_of(self.w).decode(),
+            "waits, as the group has committed, and the retry topic has no record of it",
+            "was that topic made again, or cut by an unclean election? Then messages since may be "
+            f"lost as well. Stop all instances and set the group's offset of {self.name}: to "
+            f"{self.w}, and all from there on is handled, most of it again; or to {now.position}",
         )
 
     @property

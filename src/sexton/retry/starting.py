@@ -62,7 +62,7 @@ async def start_up(
     `to_run`: whoever only looks need not be able to, and writes nothing. `main_id` is that of the
     main topic, for one who runs what is in it.
     """
-    starting = StartUp(name, settings, Random(), partitions, main_id)
+    starting = StartUp(name, settings, Random(), partitions, main_id, to_run)
     asking = _Asking(client, names, group, name, reset, to_run)
     effects = starting.begin()
     while True:
@@ -107,9 +107,13 @@ class _Asking:
         self._main = TopicPartition(name.topic, name.partition)
         self._locks = TopicPartition(names.locks, name.partition)
         self._retries = TopicPartition(names.retry, name.partition)
+        self._has_asked = False
         self.tail_from = 0
 
     async def committed(self) -> Committed:
+        if self._has_asked:  # in doubt: a coordinator that was replaced would say the same again
+            self._client.look_elsewhere()
+        self._has_asked = True
         found = await stable_offset(self._client, self._group, self._main, STABLE)
         if found is not None:
             begins = await self._has(found.offset) if self._to_run else 0

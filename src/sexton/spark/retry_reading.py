@@ -109,7 +109,8 @@ class Reading:
 
     async def _start(self, settings: Settings, number: int, partitions: int) -> Owned:
         name = TaskName(self.topics.main, number)
-        starting = StartUp(name, settings, Random(), partitions)
+        # Who does not read what waits would be told so, and would not get to show what comes of it.
+        starting = StartUp(name, settings, Random(), partitions, to_run=self.rules.remembers)
         retries = TopicPartition(self.topics.retry, number)
         locks = TopicPartition(self.topics.locks, number)
         effects, tail_from = starting.begin(), 0

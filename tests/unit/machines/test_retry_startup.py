@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sexton.base.errors import ConfigError, CorruptLog
+from sexton.base.errors import ConfigError, CorruptLog, PeerError
 from sexton.machines.retry_columns import Rows
 from sexton.machines.retry_records import COMMAND, MAIN_ID, STARTED, Command, command_record
 from sexton.machines.retry_startup import (
@@ -87,12 +87,66 @@ def test_where_owners_have_started_is_of_no_message_and_of_nobody_else() -> None
     assert task.reap() is None and codes(task) == []
 
 
+# ── topics that were lost ──
+
+W_IS_17 = "sexton.retry 1 W=17 of=1"
+
+
+def without_w(*left: Row) -> StartUp:
+    """Message 17 waits, as the group has committed, and 30 is all that the retry topic has."""
+    startup = StartUp(NAME, settings(), Random(0), 1)
+    for event in (Committed(50, W_IS_17), Ends(9, 9), LocksRead(left, 9)):
+        startup.handle(event)
+    assert startup.handle(RetriesRead([retry(30)], 9)) == [FetchCommitted()], "is it still so?"
+    return startup
+
+
+@pytest.mark.parametrize("left", [(), (lock(17),)])
+def test_a_message_that_must_wait_and_is_gone_is_not_passed_over(left: tuple[Row, ...]) -> None:
+    """W below the position is itself a message that waits: it was committed together with it."""
+    with pytest.raises(ConfigError, match=r"m-0-17: waits.*has no record of it") as raised:
+        without_w(*left).handle(Committed(50, W_IS_17))
+    hint = raised.value.hint or ""
+    assert "to 17" in hint and "to 50" in hint
+
+
+def test_who_was_overtaken_in_its_start_does_not_call_it_lost() -> None:
+    """Another owner has handled it since the offset was asked for."""
+    with pytest.raises(PeerError, match="another owner"):
+        without_w().handle(Committed(50, "sexton.retry 1 W=30 of=1"))
+
+
+def test_a_message_that_must_wait_is_there_without_its_lock() -> None:
+    assert codes(start([], [retry(17)], position=50, w=17)) == [("orphan", 17)]
+
+
+def test_an_offset_that_somebody_has_set_says_nothing_of_what_waits() -> None:
+    startup = StartUp(NAME, settings(), Random(0), 1)
+    for event in (Committed(50, ""), Ends(0, 0), LocksRead([], 0)):
+        startup.handle(event)
+    (started,) = startup.handle(RetriesRead([], 0))
+    assert isinstance(started, Started)
+
+
+def test_without_transactions_what_waits_may_be_handled_and_the_offset_not_tell() -> None:
+    """The last step of a round is its offset, and a crash may come before it."""
+    assert start([], [], position=50, w=17, mode="compensating").position == 50
+
+
+def test_who_only_looks_may_come_between_an_offset_and_the_next() -> None:
+    startup = StartUp(NAME, settings(), Random(0), 1, to_run=False)
+    for event in (Committed(50, W_IS_17), Ends(0, 0), LocksRead([], 0)):
+        startup.handle(event)
+    (started,) = startup.handle(RetriesRead([], 0))
+    assert isinstance(started, Started)
+
+
 # ── the reaper ──
 
 
 def test_a_lock_below_w_is_stale() -> None:
     """A lost tombstone has brought both back on a stock broker: W knows better."""
-    task = start([lock(3), lock(7, "b")], [retry(3), retry(7)], position=9, w=5)
+    task = start([lock(3), lock(7, "b")], [retry(3), retry(7)], position=9, w=7)
     commit = task.reap()
     assert commit is not None
     assert ids(commit.lock_tombstones) == ids(commit.retry_tombstones) == [3]
@@ -101,14 +155,14 @@ def test_a_lock_below_w_is_stale() -> None:
 
 
 def test_a_lock_without_a_retry_record_is_stale() -> None:
-    task = start([lock(6), lock(7, "b")], [retry(7)], position=9, w=5)
+    task = start([lock(8), lock(7, "b")], [retry(7)], position=9, w=7)
     commit = task.reap()
     assert commit is not None
-    assert ids(commit.lock_tombstones) == [6] and not commit.retry_tombstones
+    assert ids(commit.lock_tombstones) == [8] and not commit.retry_tombstones
 
 
 def test_a_retry_record_without_a_lock_is_reported_and_left_alone() -> None:
-    task = start([], [retry(3), retry(7)], position=9, w=5)
+    task = start([], [retry(3), retry(7)], position=9, w=7)
     commit = task.reap()
     assert commit is not None
     assert ids(commit.retry_tombstones) == [3], "below W it is known to be settled"
@@ -118,7 +172,7 @@ def test_a_retry_record_without_a_lock_is_reported_and_left_alone() -> None:
 
 
 def test_what_is_left_alone_is_still_there_at_the_next_start() -> None:
-    task = start([], [retry(7)], position=9, w=5)
+    task = start([], [retry(7)], position=9, w=7)
     ran, commit = run(task, "ab")
     assert (ran, commit.position) == ([9, 10], 11)
     assert commit.watermark.w == 7, "below W it would be taken for settled"

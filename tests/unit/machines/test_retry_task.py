@@ -42,11 +42,12 @@ def start(
     locks: list[Row] | None = None,
     retries: list[Row] | None = None,
     position: int = 0,
-    w: int = 0,
+    w: int | None = None,
     **some: Any,
 ) -> Task:
+    """W: None if somebody has set the group's offset."""
     startup = StartUp(NAME, settings(**some), Random(0), partitions=1)
-    startup.handle(Committed(position, Watermark(w, 1).encode()))
+    startup.handle(Committed(position, "" if w is None else Watermark(w, 1).encode()))
     startup.handle(Ends(9, 9))
     startup.handle(LocksRead(locks or [], 9))
     (effect,) = startup.handle(RetriesRead(retries or [], 9))
