@@ -6,7 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+)
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient
 
 from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
@@ -236,3 +243,19 @@ def test_a_fatal_error_that_comes_with_a_delivery_is_told_as_one() -> None:
         sender._do(flush, "was not sent")
     with pytest.raises(SystemError):
         sender._do(interrupted, "was not sent")
+
+
+def test_a_note_speaks_of_the_letters_before_it(freed: str, run_sexton: RunSexton) -> None:
+    """Offsets are set back, and the message that was sent again fails once more in its place."""
+    assert run_sexton("retry", "redrive", LETTER, *about(freed)).code == 0
+    admin = AdminClient({"bootstrap.servers": freed})
+    offsets = ConsumerGroupTopicPartitions("g", [Place("orders", 0, 1)])
+    admin.alter_consumer_group_offsets([offsets])["g"].result(PATIENCE_S)
+    with service(freed, [b"1:0"]) as retry:
+        until(lambda: retry.count("dead") == 2, "it fails, and so does its copy", PATIENCE_S)
+        until_drained(retry)
+    letters = run_sexton("retry", "dead", "--open", *about(freed)).json["letters"]
+    assert LETTER in [each["id"] for each in letters]
+    assert [each["sent_as"] for each in letters if each["id"] == LETTER] == [None]
+    again = run_sexton("retry", "redrive", LETTER, *about(freed))
+    assert again.code == 0, again.stdout

@@ -117,7 +117,7 @@ def _row(letters: Letters, letter: Letter, state: str) -> Row:
         letters.name.id_of(letter.id).decode(),
         key_text(letter.key),
         state,
-        ", ".join(letters.sent.get(letter.id, ())) or None,
+        ", ".join(letters.sent_as(letter)) or None,
         letter.attempts,
         when(letter.written_ms),
         letter.offset,

@@ -13,7 +13,9 @@ say that something is left to do; the notes behind it and the locks do:
     freed         nobody has done anything about it
 
 A note comes after its letter in one partition, and Kafka deletes from the front: where a letter can
-still be read, so can the note. So whoever reads the newest letters only is right about these.
+still be read, so can the note. So whoever reads the newest letters only is right about these. And a
+letter that comes after a note is another matter: somebody has set the group's offset back, say, and
+the message has failed for good once more. A note speaks of the letters before it.
 """
 
 from __future__ import annotations
@@ -49,13 +51,18 @@ class Letter(NamedTuple):
     held: bool  # when it was written
 
 
+class Note(NamedTuple):
+    offset: int
+    sent_as: str
+
+
 @dataclass(slots=True)
 class Letters:
     """Of one partition, without their messages but for those that were asked for."""
 
     name: TaskName
     letters: list[Letter] = field(default_factory=list)
-    sent: dict[int, list[str]] = field(default_factory=dict)  # by id: as which messages
+    notes: dict[int, list[Note]] = field(default_factory=dict)  # by id
     last: dict[int, Letter] = field(default_factory=dict)  # of each message
     records: dict[int, Record] = field(default_factory=dict)
     not_read: int = 0  # at most so many older ones are there: offsets, markers among them
@@ -68,9 +75,14 @@ class Letters:
 
     def settled_state(self, letter: Letter) -> State:
         """If its message does not wait."""
-        if letter.id in self.sent:
+        if self.sent_as(letter):
             return "sent again"
         return "settled" if letter.held else "freed"
+
+    def sent_as(self, letter: Letter) -> tuple[str, ...]:
+        """As which messages; none: it was not sent again."""
+        notes = self.notes.get(letter.id, ())
+        return tuple(note.sent_as for note in notes if note.offset > letter.offset)
 
     def freed(self, pending: Pending) -> int:
         """Messages, not letters: one that is skipped twice in a crash has two."""
@@ -103,7 +115,8 @@ async def read_letters(
         if says is None or message is None:
             continue  # somebody else's record
         if isinstance(says, NoteSays):
-            found.sent.setdefault(message, []).append(says.sent_as)
+            note = Note(record.offset, says.sent_as)
+            found.notes.setdefault(message, []).append(note)
             continue
         letter = Letter(
             message, record.offset, record.key, record.timestamp, says.attempts, says.reason,

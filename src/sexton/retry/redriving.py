@@ -88,7 +88,7 @@ def _before(letters: Letters, message: int) -> Redriven:
     letter = letters.last.get(message)
     if letter is None:
         return Redriven(None)
-    return Redriven(letters.settled_state(letter), tuple(letters.sent.get(message, ())))
+    return Redriven(letters.settled_state(letter), letters.sent_as(letter))
 
 
 class _Sender:
