@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -12,7 +13,12 @@ import pytest
 from confluent_kafka import Producer
 
 from sexton.base.errors import ConfigError
+from sexton.cli.retry_order import TOO_LATE, Chosen, carried_out
+from sexton.client.client import Client
+from sexton.machines.retry_records import TaskName
+from sexton.report.tables import Row
 from sexton.retry import Backoff, Dead, Drop, Message, OrderedRetry, Retry
+from sexton.retry.topics import Names
 from sexton.testing import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.conftest import RunSexton
@@ -346,6 +352,24 @@ def test_a_skipped_message_lets_its_key_go_on(
     )
     again = run_sexton("retry", "skip", by_key["0"], *_about(servers))
     assert again.code == 3  # it does not wait any more: nothing was done, and that is said
+
+
+def test_a_command_that_came_too_late_is_not_called_done(
+    held: tuple[str, Broken, OrderedRetry],
+) -> None:
+    """Its message waited when the operator looked, and had been handled when the owner did."""
+    servers, _, retry = held
+    partition = next(each.partition for each in retry.standings if each.position > 0)
+    settled = Chosen(TaskName("orders", partition), 0, None, waits=True)
+
+    async def ask() -> list[Row]:
+        async with Client(servers) as client:
+            names = Names.of("orders", "g")
+            return await carried_out(
+                client, names, "redrive", [settled], dry_run=False, wait_s=PATIENCE_S
+            )
+
+    assert [outcome for *_, outcome in asyncio.run(ask())] == [TOO_LATE]
 
 
 def test_a_freed_message_is_redriven_as_a_new_one(servers: str, run_sexton: RunSexton) -> None:

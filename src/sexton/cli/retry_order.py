@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 DONE, SENT, DRY_RUN = "done", "sent", "dry run"  # sent: no instance has carried it out so far
 DOES_NOT_WAIT, NEITHER = "does not wait", "neither waits nor is a dead letter"
+TOO_LATE = "does not wait any more"  # it did, when the command was written
 SENT_BEFORE, SETTLED = "was sent again before", "was held, and was settled in its place"
-NOTHING_DONE = (DOES_NOT_WAIT, NEITHER, SENT_BEFORE, SETTLED)
+NOTHING_DONE = (DOES_NOT_WAIT, TOO_LATE, NEITHER, SENT_BEFORE, SETTLED)
 WITH_AGAIN = "; --again sends it all the same"
 
 
@@ -94,7 +95,7 @@ async def carried_out(
     sent = await _order(client, names, do, waiting)
     left = await until_done(client, sent, wait_s)
     return [
-        each.row(do, SENT if told in left else DONE)
+        each.row(do, SENT if told in left else TOO_LATE if told.in_vain else DONE)
         for each, told in zip(waiting, sent, strict=True)
     ]
 

@@ -1,7 +1,8 @@
 """What may an operator ask for, and who does it?
 
 Only the owner of a task writes to its lock partition. So a command is a record in the retry topic;
-the owner reads it there, does it in its next round and deletes it in the same transaction:
+the owner reads it there, does it in its next round and deletes it in the same transaction, which
+also says so if there was nothing to do, for the message had been handled meanwhile:
 
     redrive   attempts start again at none, and it is due at once; in its place, not behind others
     discard   it is settled: nothing more is written about it
@@ -29,6 +30,7 @@ from sexton.machines.retry_records import Command, TaskName, read_command
 from sexton.machines.retry_rounds import Failure, Item, Lane, Obeyed, Outcome, Report, Round
 
 SKIPPED = Failure("skipped by an operator")
+DID_NOTHING = ("command-not-understood", "command-about-nothing")  # reports
 
 
 @dataclass(slots=True)
@@ -56,9 +58,12 @@ def obey(
         del orders.waiting[key]
         taken.orders.commands.append(key)
         if command is None:
-            reports.append(Report("command-not-understood", None, value.decode(errors="replace")))
+            report = Report("command-not-understood", None, value.decode(errors="replace"))
         else:
-            reports.append(_obey(orders, pending, taken, command))
+            report = _obey(orders, pending, taken, command)
+        if report.code in DID_NOTHING:
+            taken.orders.in_vain[key] = None
+        reports.append(report)
 
 
 def _obey(orders: Orders, pending: Pending, taken: Round, command: Command) -> Report:

@@ -42,6 +42,7 @@ WAITING, DEAD = b"waiting", b"dead"
 COMMAND = b"command:"
 MAIN_ID = b"main:id"
 STARTED = b"main:start"
+IN_VAIN = "sexton.retry.in-vain"  # a header of a command's tombstone: it has changed nothing
 REASON = "sexton.retry.reason"  # a lock's header: why its message failed last
 MOST_REASON_BYTES = 500
 MOST_STACK_BYTES = 16_000  # a broker's default record limit is 1 MB, and the message needs room too
@@ -211,6 +212,11 @@ def read_command(name: TaskName, value: bytes) -> Command | None:
         return Command(told["do"], offset, key, str(told["by"]), int(told["at_ms"]))
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def command_headers(*, in_vain: bool) -> list[Header]:
+    """Of a command's tombstone, for whoever has asked for it and waits for an answer."""
+    return [(IN_VAIN, b"")] if in_vain else []
 
 
 # ── the offset's metadata ──

@@ -66,6 +66,7 @@ class Obeyed:
     """What operators have asked for, as far as this round does it."""
 
     commands: list[bytes] = field(default_factory=list)  # their keys in the retry topic
+    in_vain: dict[bytes, None] = field(default_factory=dict)  # those that changed nothing
     changed: dict[int, Held] = field(default_factory=dict)
     settled: dict[int, None] = field(default_factory=dict)
     skipped: list[Item] = field(default_factory=list)  # to the dead letter topic
@@ -143,6 +144,7 @@ class Commit:
     locks: list[Locked] = field(default_factory=list)
     redirected: list[Item] = field(default_factory=list)  # their retry records
     retry_tombstones: list[bytes] = field(default_factory=list)
+    in_vain: dict[bytes, None] = field(default_factory=dict)  # of these: commands that did nothing
     lock_tombstones: list[bytes] = field(default_factory=list)
     dead: list[Item] = field(default_factory=list)
     changed: dict[int, Held] = field(default_factory=dict)  # what memory learns when confirmed

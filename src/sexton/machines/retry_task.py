@@ -328,6 +328,7 @@ class Task:
 
     def _end_orders(self, commit: Commit, orders: Obeyed) -> None:
         commit.retry_tombstones += orders.commands
+        commit.in_vain = orders.in_vain
         commit.dead += orders.skipped
         commit.begins_again = orders.begins_again
         for message, held in orders.changed.items():

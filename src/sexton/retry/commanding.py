@@ -1,7 +1,8 @@
 """What an operator asks of running instances: a record in the retry topic, and its owner's answer.
 
 Only the owner of a partition writes to its lock topic, so a command goes to it through the retry
-topic. It is done when the owner has deleted it, in the transaction that carried it out. A message
+topic. It is done when the owner has deleted it, in the transaction that carried it out. If its
+message was handled meanwhile there was nothing to carry out, and the tombstone says so. A message
 that was freed is in nobody's hands any more: see `redriving`.
 """
 
@@ -16,9 +17,12 @@ from sexton.base.partitions import TopicPartition
 from sexton.client.appending import append
 from sexton.client.client import Client
 from sexton.client.listing import LATEST, list_offsets
+from sexton.client.reading import PartitionReader
 from sexton.client.replica import Isolation
-from sexton.machines.retry_records import Command, TaskName, command_record
-from sexton.retry.reading import read_to
+from sexton.client.retry_reading import WAITING
+from sexton.machines.retry_records import IN_VAIN, Command, TaskName, command_record
+from sexton.records.columns import read_headers
+from sexton.retry.reading import committed_columns
 from sexton.retry.topics import Names
 
 LOOK_AGAIN_S = 0.2
@@ -32,6 +36,7 @@ class Sent:
         self.offset = offset
         self.key = key
         self.command = command
+        self.in_vain = False  # it is done, and has changed nothing
 
 
 async def send(client: Client, names: Names, name: TaskName, command: Command) -> Sent:
@@ -55,8 +60,13 @@ async def until_done(client: Client, sent: Sequence[Sent], timeout_s: float) -> 
 
 async def _is_done(client: Client, sent: Sent) -> bool:
     end = (await list_offsets(client, {sent.at: LATEST}, Isolation.READ_COMMITTED))[sent.at]
-    async for rows, _ in read_to(client, sent.at, min(sent.offset, end), end):
-        keys, lengths = rows.key.to_list(), rows.value.length.tolist()
-        if any(key == sent.key and length < 0 for key, length in zip(keys, lengths, strict=True)):
-            return True
+    reader = PartitionReader(client, sent.at, patience=WAITING)
+    start = min(sent.offset, end)
+    async for chunk in reader.read(start, end, isolation=Isolation.READ_COMMITTED):
+        columns = committed_columns(chunk, sent.at)
+        keys, lengths = columns.key.to_list(), columns.value.length.tolist()
+        for row, (key, length) in enumerate(zip(keys, lengths, strict=True)):
+            if key == sent.key and length < 0:
+                sent.in_vain = IN_VAIN in dict(read_headers(columns.headers[row]))
+                return True
     return False

@@ -21,6 +21,7 @@ from sexton.base.lazy_dataclass import dataclass
 from sexton.machines.retry_records import (
     Header,
     TaskName,
+    command_headers,
     dead_letter_headers,
     reason_headers,
     retry_headers,
@@ -71,7 +72,8 @@ class Part:
             heard = ends.note if number in (0, last) else None
             yield topic, value or b"", b"%b%d" % (prefix, item.id), partition, told, heard
         for name in commit.retry_tombstones:
-            yield topic, None, name, partition, None, None
+            said = command_headers(in_vain=name in commit.in_vain) or None
+            yield topic, None, name, partition, said, None
 
     def third(self, names: Names) -> Iterator[Record]:
         topic, partition = names.locks, self.name.partition

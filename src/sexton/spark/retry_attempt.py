@@ -33,6 +33,7 @@ from sexton.machines.retry_outcomes import Errors
 from sexton.machines.retry_records import (
     RetryRecord,
     TaskName,
+    command_headers,
     dead_letter_headers,
     reason_headers,
 )
@@ -241,10 +242,12 @@ class Attempt:
             for locked in written.locks:
                 told = reason_headers(locked.reason)
                 yield record_row(topics.locks, number, locked.key, locked.value, told)
-            for each in (known.reaped.get(number), written):
-                for key in each.retry_tombstones if each else ():
-                    yield record_row(topics.retry, number, key, None)
-                for key in each.lock_tombstones if each else ():
+            reaped = known.reaped.get(number)
+            for each in (written,) if reaped is None else (reaped, written):
+                for key in each.retry_tombstones:
+                    told = command_headers(in_vain=key in each.in_vain)
+                    yield record_row(topics.retry, number, key, None, told)
+                for key in each.lock_tombstones:
                     yield record_row(topics.locks, number, key, None)
             for item in rounds[number].orders.skipped:  # by operators; no task has seen these
                 yield self._dead_letter(number, item, payloads[number][item.id])

@@ -266,6 +266,7 @@ def test_redrive_tries_a_held_message_again_in_its_place() -> None:
     assert task.wake_at_ms(7) == 7
     _, commit = run(task)
     assert commit.retry_tombstones == [command], "it is deleted where it is carried out"
+    assert not commit.in_vain
     assert run(task)[0] == [0, 1]
 
 
@@ -315,7 +316,7 @@ def test_a_command_about_nothing_is_said_and_deleted() -> None:
     task = start(position=2)
     command = ask(task, "redrive", 0)
     _, commit = run(task)
-    assert commit.retry_tombstones == [command]
+    assert commit.retry_tombstones == [command] == list(commit.in_vain)
     assert codes(task) == [("command-about-nothing", 0)]
 
 
@@ -323,7 +324,7 @@ def test_what_is_no_command_is_said_and_deleted() -> None:
     task = start(position=2)
     task.tail([(50, COMMAND + b"x", b"?")])
     _, commit = run(task)
-    assert commit.retry_tombstones == [COMMAND + b"x"]
+    assert commit.retry_tombstones == [COMMAND + b"x"] == list(commit.in_vain)
     assert codes(task) == [("command-not-understood", None)]
 
 
