@@ -59,7 +59,7 @@ class NeverRan(ConfigError):
 class RoundOfTask:
     """A round of one task while it runs: where its messages are, and what came of them."""
 
-    __slots__ = ("errors", "outputs", "place", "polled", "read", "round")
+    __slots__ = ("errors", "outputs", "place", "polled", "read", "round", "running")
 
     def __init__(
         self, round: Round, place: Place, polled: Sequence[Any], read: dict[int, Payload | None]
@@ -70,6 +70,7 @@ class RoundOfTask:
         self.read = read  # payloads of retries, by id
         self.outputs: list[Output] = []  # of those that were done
         self.errors: dict[int, BaseException] = {}  # of those that are dead, by id
+        self.running: dict[int, None] = {}  # which the handler is at
 
     def payload(self, item: Item) -> Payload:
         payload = self.read.get(item.id)
@@ -91,12 +92,13 @@ class Calm:
     that succeed: that the position moves past them is all that is ever written about them.
     """
 
-    __slots__ = ("done", "failed", "messages", "outputs", "place", "poison", "until_s")
+    __slots__ = ("at", "done", "failed", "messages", "outputs", "place", "poison", "until_s")
 
     def __init__(self, place: Place, messages: Sequence[Any], until_s: float = INFINITE) -> None:
         self.place = place
         self.messages = messages  # confluent_kafka's
         self.until_s = until_s  # then what is left waits for the next round, and this is committed
+        self.at = -1  # which the handler is at; -1: none
         self.done = 0  # so many of them
         self.outputs: list[Output] = []
         self.failed: BaseException | None = None  # of the one after those
@@ -127,10 +129,13 @@ class Handling:
         message = self._opened(of, item)
         if message is None:
             return not item.lane.stopped
+        of.running[item.id] = None
         try:
             returned = self.handler(message)
         except _FAILED as error:  # it is the handler's way to say so
             return self._note(of, item, message, error)
+        finally:
+            of.running.pop(item.id, None)
         self._has_run(returned)
         return self._note(of, item, message, message.error)
 
@@ -147,11 +152,14 @@ class Handling:
                 message = self._opened(of, item) if opens else of.message(item)
                 if message is None:
                     continue
+                of.running = {item.id: None}
                 try:
                     returned = handler(message)
                 except _FAILED as error:
                     self._note(of, item, message, error)
                     continue
+                finally:
+                    of.running = {}
                 if returned is not None:
                     self._has_run(returned)
                 if message.outputs is None and message.error is None:
@@ -163,11 +171,14 @@ class Handling:
         message = self._opened(of, item)
         if message is None:
             return not item.lane.stopped
+        of.running[item.id] = None
         try:
             returned = await self.handler(message)
         except _FAILED as error:
             _go_on_after(error)
             return self._note(of, item, message, error)
+        finally:
+            of.running.pop(item.id, None)
         self._has_run(returned)
         return self._note(of, item, message, message.error)
 
@@ -184,7 +195,8 @@ class Handling:
                 # At least one: to begin may have taken all the time there was.
                 if plan.cut or (done and done % LOOKS_EACH == 0 and monotonic() > calm.until_s):
                     return
-                message = Message(place, polled.offset(), polled.key(), polled.value(), polled)
+                calm.at = polled.offset()
+                message = Message(place, calm.at, polled.key(), polled.value(), polled)
                 if key_of is not None:
                     calm.poison = NO_KEY
                     _key(key_of(shown(polled, place.headers_at)))
@@ -210,7 +222,7 @@ class Handling:
         except _FAILED as error:  # it is the handler's way to say so
             calm.failed = error
         finally:
-            calm.done = done
+            calm.at, calm.done = -1, done
 
     # ── a list of them ──
 
@@ -218,11 +230,14 @@ class Handling:
         opened = self._all_opened(batch)
         error: BaseException | None = None
         returned: object = None
+        _begin(opened)
         try:
             if opened:
                 returned = self.handler([message for _, _, message in opened])
         except _FAILED as raised:
             error = raised
+        finally:
+            _end(opened)
         self._has_run(returned)
         self._note_all(opened, error)
 
@@ -230,12 +245,15 @@ class Handling:
         opened = self._all_opened(batch)
         error: BaseException | None = None
         returned: object = None
+        _begin(opened)
         try:
             if opened:
                 returned = await self.handler([message for _, _, message in opened])
         except _FAILED as raised:
             _go_on_after(raised)
             error = raised
+        finally:
+            _end(opened)
         self._has_run(returned)
         self._note_all(opened, error)
 
@@ -343,6 +361,16 @@ class Handling:
         for of, item, message in opened:
             own = message.error
             self._note(of, item, message, error if own is None else own)
+
+
+def _begin(opened: Sequence[tuple[RoundOfTask, Item, Message]]) -> None:
+    for of, item, _ in opened:
+        of.running[item.id] = None
+
+
+def _end(opened: Sequence[tuple[RoundOfTask, Item, Message]]) -> None:
+    for of, _, _ in opened:
+        of.running.clear()
 
 
 def _go_on_after(error: BaseException) -> None:

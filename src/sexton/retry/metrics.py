@@ -2,7 +2,8 @@
 
 What one wants to be woken for: `sexton_retry_oldest_lock_seconds` above an hour (somebody's key has
 not moved since), `sexton_retry_dead_total` growing, `sexton_retry_paused` above 0 (so much waits
-that a partition is not read any more), `sexton_retry_starting` above 0 for minutes.
+that a partition is not read any more), `sexton_retry_starting` above 0 for minutes, and
+`sexton_retry_handling_seconds` above what a handler may take (all of its instance stands still).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "sexton_retry_paused": ("gauge", "1 if a partition is not read: max_pending is reached."),
     "sexton_retry_starting": ("gauge", "1 while a partition is assigned and not ready yet."),
     "sexton_retry_barrier_seconds": ("gauge", "From assignment to ready, the last time."),
+    "sexton_retry_handling_seconds": ("gauge", "How long a call of the handler has run by now."),
     "sexton_retry_attempts_total": ("counter", "Runs of the handler, by outcome."),
     "sexton_retry_redirected_total": ("counter", "Messages that were put behind a locked key."),
     "sexton_retry_dead_total": ("counter", "Dead letters."),
@@ -59,6 +61,7 @@ class Standing:
     oldest_s: float = 0.0
     barrier_s: float = 0.0
     position: int = -1  # of the main topic: what is below it was taken
+    handling_s: float = 0.0  # the longest call of the handler that runs now, if it takes a second
 
 
 class Counters:
@@ -95,6 +98,7 @@ class Counters:
             yield "sexton_retry_paused", labels, float(at.paused)
             yield "sexton_retry_starting", labels, float(not at.ready)
             yield "sexton_retry_barrier_seconds", labels, round(at.barrier_s, 3)
+            yield "sexton_retry_handling_seconds", labels, round(at.handling_s, 3)
         for (name, labels), amount in sorted(self._counts.items()):
             yield name, (*self._labels, *labels), amount
 

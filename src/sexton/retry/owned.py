@@ -60,7 +60,7 @@ class Owned:
         if self.starting is not None:
             self.starting.cancel()
 
-    def standing(self, now_ms: int) -> Standing:
+    def standing(self, now_ms: int, handling_s: float = 0.0) -> Standing:
         task = self.task
         if task is None:
             return Standing(self.partition, ready=False, barrier_s=monotonic() - self.since_s)
@@ -76,4 +76,5 @@ class Owned:
             oldest_s=0.0 if oldest_ms is None else max(0, now_ms - oldest_ms) / 1000,
             barrier_s=self.barrier_s,
             position=task.position,
+            handling_s=handling_s,
         )

@@ -50,6 +50,7 @@ from sexton.retry.rounds import Begun, CalmOne, Entry, Rounds, Running, now, par
 from sexton.retry.tasks_io import TasksIo
 from sexton.retry.telling import Telling
 from sexton.retry.topics import Shape
+from sexton.retry.watching import Watch
 
 log = logging.getLogger("sexton.retry")
 
@@ -70,6 +71,7 @@ class Service:
         self._telling = Telling()
         self._owned: dict[int, Owned] = {}
         self._running: Running | None = None
+        self._watch = Watch()
         self._transactional_id = config.transactional_id()
         self._limits = Limits()
         self._stops_s: float | None = None  # when handlers that still run are left to themselves
@@ -215,6 +217,8 @@ class Service:
             if running.execution.error is not None:
                 self._running = None  # nothing of it is committed
             raise
+        finally:
+            self._watch.over()
 
     def _go_on_after(self, calm: list[CalmOne]) -> None:
         """Where the calm has ended, the rest of what was polled is a round of the machine."""
@@ -260,6 +264,8 @@ class Service:
             return
         self._inflow.pause(each for each in self._all() if not each.is_paused)
         while not is_done(0.1):
+            if self._running is not None:
+                self._watch.look(self._running)
             if self.stopping.is_set() and self._running is not None and self._gives_up():
                 break
             if not self._callback:
@@ -424,6 +430,7 @@ class Service:
             if self._running is not None:
                 self._running.execution.plan.cut = True
                 while not self._running.execution.wait(0.1):
+                    self._watch.look(self._running)
                     if self.stopping.is_set() and self._gives_up():
                         break
                 self._complete()
@@ -477,7 +484,10 @@ class Service:
 
     def standings(self) -> list[Standing]:
         now_ms, owned = now(), list(self._owned.values())
-        return [each.standing(now_ms) for each in sorted(owned, key=lambda o: o.partition)]
+        return [
+            each.standing(now_ms, self._watch.seconds(each.name))
+            for each in sorted(owned, key=lambda o: o.partition)
+        ]
 
     def _say(self, level: int, what: str, partitions: Sequence[TopicPartition] = ()) -> None:
         """In the text as well: most formats of log lines leave out what is beside it."""
