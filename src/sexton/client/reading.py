@@ -16,7 +16,9 @@ says what was not. In particular:
     committed, tiered storage may not have answered yet, and both are waited for
   - offsets that are gone (retention, DeleteRecords, an unclean election) are `OffsetsGone`
   - a new leader is asked whether its log goes on where we are (KIP-320): after an unclean election
-    other records may stand at the same offsets, and half of each would be `LogTruncated`
+    other records may stand at the same offsets, and half of each would be `LogTruncated`. One of
+    an earlier epoch is not asked: it was replaced and has not heard of it, so what it lacks is no
+    sign of anything, and it is waited for until somebody names the leader that there is
   - a topic that was deleted and made again is another topic, whatever its name: its id tells. A
     Fetch goes by name, so the broker that is read is asked for the id before and after: what one
     broker knows of a topic never goes back, so all that it sent between was of that id. Any other
@@ -100,6 +102,7 @@ class PartitionReader:
             try:
                 replica = await self._replica()
                 if last is not None and last[0].leader_epoch != replica.leader_epoch:
+                    _check_epoch(replica, last[0])
                     await self._goes_on(replica, last[1], offset)
                 chunks = replica.read(offset, end=end, isolation=isolation, chunk_bytes=chunk_bytes)
                 async with aclosing(chunks):
@@ -194,6 +197,14 @@ class PartitionReader:
     def _check_id(self, found: Topology) -> None:
         if not may_be_same(self.topic_id, found.topic(self.partition.topic).topic_id):
             raise TopicReplaced(self.partition.topic)
+
+
+def _check_epoch(leader: Replica, before: Replica) -> None:
+    """Epochs never go back: who leads in an earlier one has been replaced."""
+    if 0 <= leader.leader_epoch < before.leader_epoch:
+        why = f"{leader} leads in epoch {leader.leader_epoch}, or believes so"
+        hint = f"it was read in epoch {before.leader_epoch}; a topic made again begins anew"
+        raise Refused(KafkaError.FENCED_LEADER_EPOCH, why, hint)
 
 
 def _behind(replica: Replica, chunk: Chunk, isolation: Isolation, end: int) -> Refused:

@@ -1,0 +1,84 @@
+"""A leader was replaced and has not heard of it, but clients reach it: is it believed?
+
+broker 1    led, is cut off from the others, and still answers: its log is [0, 10)
+broker 2    leads now, in a later epoch: its log is [0, 20), and all of it was acknowledged
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from sexton.base.partitions import TopicPartition
+from sexton.client.appending import append
+from sexton.client.client import Client
+from sexton.client.reading import PartitionReader
+from sexton.client.retrying import Patience
+from sexton.client.topology import Topology
+from sexton.testing.embedded import EmbeddedCluster
+
+AT = TopicPartition("t", 0)
+PATIENCE = Patience(timeout_ms=20_000, backoff_ms=10, most_backoff_ms=20)
+KNOWN, WRITTEN = 10, 20  # to the replaced leader, and by now
+
+
+async def write(servers: str, count: int) -> None:
+    async with Client(servers) as client:
+        for number in range(count):
+            await append(client, AT, [(b"k%d" % number, b"v")])
+
+
+@pytest.fixture
+def cut() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as cluster:
+        cluster.create_topic(AT.topic, [[1, 2, 3]])
+        asyncio.run(write(cluster.bootstrap_servers, KNOWN))
+        cluster.isolate(1)
+        cluster.wait_for(AT.topic, 0, lambda state: state.leader != 1)
+        asyncio.run(write(others(cluster), WRITTEN - KNOWN))
+        yield cluster
+
+
+def others(cluster: EmbeddedCluster) -> str:
+    return ",".join(cluster.address_of(node) for node in (2, 3))
+
+
+class Misled(Client):
+    """After its first question it hears only broker 1, so often; the last time more is written."""
+
+    def __init__(self, cluster: EmbeddedCluster, times: int, more: int) -> None:
+        super().__init__(cluster.bootstrap_servers)
+        self._cluster, self._left, self._more = cluster, times, more
+        self._is_first = True
+
+    async def topology(self, topics: Iterable[str] | None = None) -> Topology:
+        names = list(topics or ())
+        if self._is_first or not names:
+            self._is_first = not names
+            return await super().topology(names)
+        self._left -= 1
+        if self._left == 0:
+            await write(others(self._cluster), self._more)
+        if self._left < 0:
+            return await super().topology(names)
+        async with Client(self._cluster.address_of(1)) as cut_off:
+            return await cut_off.topology(names)
+
+
+def test_a_leader_of_an_earlier_epoch_is_not_taken_for_one_that_has_lost_records(
+    cut: EmbeddedCluster,
+) -> None:
+    """The reader is at the end and waits for more; meanwhile it meets the replaced leader."""
+
+    async def run() -> int:
+        async with Misled(cut, times=3, more=2) as client:
+            await client.topology([])  # broker 1 says where they all are
+            client.look_elsewhere()
+            reader = PartitionReader(client, AT, patience=PATIENCE)
+            async for chunk in reader.read(0, WRITTEN + 2):
+                reached = chunk.next_offset
+            return reached
+
+    assert asyncio.run(run()) == WRITTEN + 2
