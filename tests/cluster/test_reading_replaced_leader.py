@@ -7,14 +7,15 @@ broker 2    leads now, in a later epoch: its log is [0, 20), and all of it was a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 
 from sexton.base.partitions import TopicPartition
+from sexton.client import reading
 from sexton.client.appending import append
 from sexton.client.client import Client
-from sexton.client.reading import PartitionReader
+from sexton.client.reading import OffsetsGone, PartitionReader
 from sexton.client.retrying import Patience
 from sexton.client.topology import Topology
 from sexton.testing.embedded import EmbeddedCluster
@@ -66,6 +67,12 @@ class Misled(Client):
         async with Client(self._cluster.address_of(1)) as cut_off:
             return await cut_off.topology(names)
 
+    async def topologies(
+        self, topics: Sequence[str], nodes: Iterable[int], within_ms: int
+    ) -> list[Topology]:
+        del topics, nodes, within_ms
+        return []  # nor does anybody else answer in time
+
 
 def test_a_leader_of_an_earlier_epoch_is_not_taken_for_one_that_has_lost_records(
     cut: EmbeddedCluster,
@@ -82,3 +89,44 @@ def test_a_leader_of_an_earlier_epoch_is_not_taken_for_one_that_has_lost_records
             return reached
 
     assert asyncio.run(run()) == WRITTEN + 2
+
+
+async def read(servers: str, start: int, end: int) -> int:
+    """How far it comes."""
+    async with Client(servers) as client:
+        reader = PartitionReader(client, AT, patience=PATIENCE)
+        async for chunk in reader.read(start, end):
+            reached = chunk.next_offset
+    return reached
+
+
+@pytest.mark.parametrize("named", [1, 3])
+def test_what_a_replaced_leader_lacks_is_not_called_gone(cut: EmbeddedCluster, named: int) -> None:
+    """It is asked first, or is even the only one that the client was given."""
+    servers = ",".join(cut.bootstrap_servers.split(",")[:named])
+    assert asyncio.run(read(servers, WRITTEN - 5, WRITTEN)) == WRITTEN
+
+
+def test_without_asking_the_others_it_would_be(
+    cut: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control."""
+    monkeypatch.setattr(reading, "newest_topology", Client.topology)
+    with pytest.raises(OffsetsGone):
+        asyncio.run(read(cut.bootstrap_servers, WRITTEN - 5, WRITTEN))
+
+
+def test_what_nobody_has_is_called_gone_by_the_leader_that_there_is(cut: EmbeddedCluster) -> None:
+    with pytest.raises(OffsetsGone) as told:
+        asyncio.run(read(cut.bootstrap_servers, WRITTEN + 5, WRITTEN + 10))
+    assert told.value.log_end == WRITTEN
+
+
+def test_a_range_that_cannot_be_read_is_compared_with_the_end_that_there_is(
+    cut: EmbeddedCluster,
+) -> None:
+    async def run() -> int:
+        async with Client(cut.bootstrap_servers) as client:
+            return await PartitionReader(client, AT, patience=PATIENCE).log_end()
+
+    assert asyncio.run(run()) == WRITTEN

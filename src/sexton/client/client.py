@@ -52,6 +52,7 @@ class Client:
         self._replaced: list[Connection] = []  # by a new session; somebody may wait on one
         self._locks: dict[Address, asyncio.Lock] = {}  # one attempt at a time for each address
         self._unreached: dict[Address, tuple[float, PeerError]] = {}  # when each last did, and why
+        self._silent: dict[Address, float] = {}  # when each last had no word for `topologies`
         self._not_renewed: dict[Address, float] = {}  # when a new session was last tried in vain
         self._quotas: dict[int, ReadQuota] = {}
         self._turn = self._asked_turn = 0  # whom to ask first, next time and last time
@@ -88,6 +89,36 @@ class Client:
         """The same as one broker knows it, whose turn it may not be."""
         connection = await self.broker(node)
         return topology_of(await connection.ask(_metadata_of(topics), _METADATA_VERSIONS))
+
+    async def topologies(
+        self, topics: Sequence[str], nodes: Iterable[int], within_ms: int
+    ) -> list[Topology]:
+        """The same as each of these brokers, and of the first ones, knows it.
+
+        All are asked at once. One that says nothing in this time is left out, now and for a while.
+        """
+        known = [self._known[node] for node in nodes if node in self._known]
+        addresses = dict.fromkeys([*self._bootstrap, *((each.host, each.port) for each in known)])
+        now_s = time.monotonic()
+        asking = [
+            self._told_by(address, topics, within_ms)
+            for address in addresses
+            if now_s - self._silent.get(address, -LEFT_OUT_S) >= LEFT_OUT_S
+        ]
+        return [told for told in await asyncio.gather(*asking) if told is not None]
+
+    async def _told_by(
+        self, address: Address, topics: Sequence[str], within_ms: int
+    ) -> Topology | None:
+        try:
+            async with asyncio.timeout(within_ms / 1000):
+                connection = await self._connected(address)
+                return topology_of(await connection.ask(_metadata_of(topics), _METADATA_VERSIONS))
+        except TimeoutError:
+            self._silent[address] = time.monotonic()
+        except SextonError:
+            pass  # it is not there, or cannot say
+        return None
 
     def _learn(self, answer: Response) -> None:
         """Where brokers are, if that is in it."""

@@ -14,7 +14,9 @@ says what was not. In particular:
   - an answer without records is the end only if the broker also says that it is past `end`, and
     that it has looked (`replica`): a leader that has just been elected may not know yet what is
     committed, tiered storage may not have answered yet, and both are waited for
-  - offsets that are gone (retention, DeleteRecords, an unclean election) are `OffsetsGone`
+  - offsets that are gone (retention, DeleteRecords, an unclean election) are `OffsetsGone`, by the
+    word of the newest leader that anybody names (`newest`): one that was replaced, and has not
+    heard of it, lacks what was written since
   - a new leader is asked whether its log goes on where we are (KIP-320): after an unclean election
     other records may stand at the same offsets, and half of each would be `LogTruncated`. One of
     an earlier epoch is not asked: it was replaced and has not heard of it, so what it lacks is no
@@ -37,9 +39,10 @@ from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.connection import refused
+from sexton.client.newest import newest_topology
 from sexton.client.replica import CHUNK_BYTES, Chunk, Isolation, Replica
 from sexton.client.retrying import PATIENT, Patience, Trying
-from sexton.client.topology import Topology, may_be_same
+from sexton.client.topology import PartitionPlace, Topology, may_be_same
 from sexton.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -98,9 +101,10 @@ class PartitionReader:
         offset, trying = start, Trying(self.patience)
         replica: Replica | None = None
         last: tuple[Replica, Chunk] | None = None  # what was handed on, and whose it was
+        doubts = False  # somebody may not lead any more, though it says so
         while offset < end:
             try:
-                replica = await self._replica()
+                replica = await self._replica(doubts)
                 if last is not None and last[0].leader_epoch != replica.leader_epoch:
                     _check_epoch(replica, last[0])
                     await self._goes_on(replica, last[1], offset)
@@ -119,35 +123,36 @@ class PartitionReader:
                             raise _behind(replica, chunk, isolation, end)
             except (PeerError, Refused) as error:
                 await self._recover(error, offset, trying)
+                doubts = True
         await self._same_topic(replica)
 
     async def log_end(self) -> int:
         """Of whoever would be read now, committed or not."""
-        replica = await self._replica()
+        replica = await self._replica(doubts=True)
         return (await replica.offsets()).log_end
 
     async def _recover(self, error: PeerError | Refused, offset: int, trying: Trying) -> None:
         """Waits until it may work again; raises what will not."""
         if isinstance(error, OffsetsGone | LogTruncated):
             raise error
-        gone = isinstance(error, Refused) and error.error is KafkaError.OFFSET_OUT_OF_RANGE
-        if not gone:
-            await trying.pause(error)
-            self.client.look_elsewhere()
-            return
+        if isinstance(error, Refused) and error.error is KafkaError.OFFSET_OUT_OF_RANGE:
+            error = await self._not_there(error, offset)
+        await trying.pause(error)
+        self.client.look_elsewhere()
+
+    async def _not_there(self, error: Refused, offset: int) -> PeerError | Refused:
+        """What to wait for; raises if nobody has it: a leader that was replaced may not know."""
         try:
-            replica = await self._replica()
+            replica = await self._replica(doubts=True)
             found = await replica.offsets()
         except (PeerError, Refused) as other:
-            await trying.pause(other)
-            self.client.look_elsewhere()
-            return
+            return other
         if not found.log_start <= offset <= found.log_end:
             raise OffsetsGone(str(replica), offset, found.log_start, found.log_end)
-        await trying.pause(Refused(KafkaError.OFFSET_NOT_AVAILABLE, error.why))
+        return Refused(KafkaError.OFFSET_NOT_AVAILABLE, error.why)
 
-    async def _replica(self) -> Replica:
-        place = await self.client.place(self.partition)
+    async def _replica(self, doubts: bool) -> Replica:
+        place = await self._place(doubts)
         if self.node is None and place.leader < 0:
             why = f"nobody leads {self.partition}"
             raise Refused(KafkaError.LEADER_NOT_AVAILABLE, why)
@@ -155,6 +160,12 @@ class PartitionReader:
         if self.topic_id != NO_ID:
             self._check_id(await self.client.topology_by(node, [self.partition.topic]))
         return self.client.replica(self.partition, node, leader_epoch=epoch)
+
+    async def _place(self, doubts: bool) -> PartitionPlace:
+        if self.node is None and doubts:
+            topology = await newest_topology(self.client, [self.partition.topic])
+            return topology.place(self.partition)
+        return await self.client.place(self.partition)
 
     async def _goes_on(self, leader: Replica, last: Chunk, offset: int) -> None:
         """Does the new leader have the last batch that was read? Its epoch tells."""
