@@ -15,6 +15,7 @@ from sexton.base.partitions import TopicPartition
 from sexton.client import reading
 from sexton.client.appending import append
 from sexton.client.client import Client
+from sexton.client.listing import LATEST, list_offsets
 from sexton.client.reading import OffsetsGone, PartitionReader
 from sexton.client.retrying import Patience
 from sexton.client.topology import Topology
@@ -130,3 +131,16 @@ def test_a_range_that_cannot_be_read_is_compared_with_the_end_that_there_is(
             return await PartitionReader(client, AT, patience=PATIENCE).log_end()
 
     assert asyncio.run(run()) == WRITTEN
+
+
+@pytest.mark.parametrize(("newest", "end"), [(True, WRITTEN), (False, KNOWN)])
+def test_the_end_is_where_the_leader_that_there_is_has_it(
+    cut: EmbeddedCluster, newest: bool, end: int
+) -> None:
+    """To whoever wants to be sure; the others, who want to be quick, are the control."""
+
+    async def run() -> int:
+        async with Client(cut.bootstrap_servers) as client:
+            return (await list_offsets(client, {AT: LATEST}, newest=newest))[AT]
+
+    assert asyncio.run(run()) == end

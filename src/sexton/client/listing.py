@@ -5,7 +5,10 @@ leader has moved, or that have none for the moment, are asked for again with fre
 others' answers are kept. Either every partition has an answer in the end, or an error names one.
 
 Each question names the leader's epoch. A broker that led before, and has not heard that it leads
-again, would answer with the end that it knew then: what was written meanwhile would be missing.
+again, would answer with the end that it knew then: what was written meanwhile would be missing. One
+that was replaced, and has not heard of it, answers just so, in its own epoch. Whoever concludes
+something from the end asks for the `newest` leader that any broker with a replica names; whoever
+looks again in a moment would rather be quick.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.connection import refused
+from sexton.client.newest import newest_topology
 from sexton.client.replica import Isolation
 from sexton.client.retrying import PATIENT, Patience, Trying
 from sexton.protocol.messages.list_offsets import (
@@ -36,6 +40,8 @@ async def list_offsets(
     wanted: Mapping[TopicPartition, int],
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     patience: Patience = PATIENT,
+    *,
+    newest: bool = False,
 ) -> dict[TopicPartition, int]:
     """The offset of the first record from a time on (or `LATEST`, `EARLIEST`) for each partition.
 
@@ -48,7 +54,7 @@ async def list_offsets(
         if not missing:
             return found
         try:
-            by_leader = await _by_leader(client, missing)
+            by_leader = await _by_leader(client, missing, newest)
             asking = [_ask(client, node, some, isolation) for node, some in by_leader.items()]
             troubles: list[Trouble] = []
             for offsets, trouble in await asyncio.gather(*asking):
@@ -62,9 +68,10 @@ async def list_offsets(
 
 
 async def _by_leader(
-    client: Client, wanted: Mapping[TopicPartition, int]
+    client: Client, wanted: Mapping[TopicPartition, int], newest: bool
 ) -> dict[int, dict[TopicPartition, ListOffsetsPartition]]:
-    topology = await client.topology(dict.fromkeys(at.topic for at in wanted))
+    topics = list(dict.fromkeys(at.topic for at in wanted))
+    topology = await (newest_topology(client, topics) if newest else client.topology(topics))
     by_leader: dict[int, dict[TopicPartition, ListOffsetsPartition]] = {}
     for at, time in wanted.items():
         place = topology.place(at)

@@ -224,7 +224,7 @@ async def edges(
         client, dict.fromkeys(chosen, EARLIEST), patience=options.patience
     )
     latest = await list_offsets(
-        client, dict.fromkeys(chosen, LATEST), options.isolation, options.patience
+        client, dict.fromkeys(chosen, LATEST), options.isolation, options.patience, newest=True
     )
     return earliest, latest
 
@@ -241,7 +241,7 @@ async def _places(
         for extent in extents
         if isinstance(place := bound.of(extent.at), From) and extent.node is None
     }
-    by_time = await list_offsets(client, times, options.isolation, options.patience)
+    by_time = await list_offsets(client, times, options.isolation, options.patience, newest=True)
     return [await _place(client, extent, bound, by_time) for extent in extents]
 
 

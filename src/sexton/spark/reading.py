@@ -143,8 +143,8 @@ class _RangeReader:
         if self._wanted.node is not None:
             told = await until_it_works(client.replica(at, self._wanted.node).offsets, patience)
             return told.last_stable, told.high_watermark
-        stable = await list_offsets(client, {at: LATEST}, COMMITTED, patience)
-        latest = await list_offsets(client, {at: LATEST}, UNCOMMITTED, patience)
+        stable = await list_offsets(client, {at: LATEST}, COMMITTED, patience, newest=True)
+        latest = await list_offsets(client, {at: LATEST}, UNCOMMITTED, patience, newest=True)
         return stable[at], latest[at]
 
     async def _chunks(

@@ -5,7 +5,8 @@ records, however much is written meanwhile. A partition that nobody leads is wai
 an election takes, and is named then as one that was not read.
 
 Where each record of a source has to be in the output, the end of the source comes first: what is
-written while we ask must not be in the source alone.
+written while we ask must not be in the source alone. And no end is believed of a leader that was
+replaced (`client.newest`): what it lacks would be missing in the output, or in the source.
 
 Which topic it is, is not believed of one broker: it may not have heard yet that the topic was made
 again. The leaders have to agree (`client.agreeing`); and that it is another topic than the one that
@@ -205,17 +206,18 @@ async def _stretches(
     rules = asked.rules
     committed = rules.committed or rules.compare_isolation
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
-    ends = await list_offsets(client, every, isolation)
+    ends = await list_offsets(client, every, isolation, newest=True)
     tails = dict.fromkeys(chosen, 0)
     if rules.compare_isolation:
-        tails = await list_offsets(client, every)
+        tails = await list_offsets(client, every, newest=True)
     if asked.since_ms is not None:
         wanted = {at: asked.since_ms for at in chosen if at not in begun}
-        at_time = await list_offsets(client, wanted)
+        at_time = await list_offsets(client, wanted, newest=True)
         for at, offset in at_time.items():
             starts[at] = max(starts[at], ends[at] if offset == NOT_FOUND else offset)
     if asked.until_ms is not None:
-        at_time = await list_offsets(client, dict.fromkeys(chosen, asked.until_ms))
+        wanted = dict.fromkeys(chosen, asked.until_ms)
+        at_time = await list_offsets(client, wanted, newest=True)
         for at, offset in at_time.items():
             if offset != NOT_FOUND:
                 ends[at], tails[at] = min(ends[at], offset), min(tails[at], offset)
