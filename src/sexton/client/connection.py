@@ -48,6 +48,8 @@ WRONG_PROTOCOL = (
 # A name may stand for several addresses, and the first be of a machine that is off: it would use up
 # all the time that there is (RFC 8305).
 NEXT_ADDRESS_S = 0.25
+# What asyncio raises for a name that no host can have, or a port that there is not.
+_NO_ADDRESS = (ValueError, IndexError, OverflowError)
 _LOWEST_ANSWER = 0  # the version in which a broker says that it lacks a version of ApiVersions
 
 
@@ -162,12 +164,15 @@ class Connection(asyncio.BufferedProtocol):
         answer = await self._ask_versions(version)
         if answer.error_code == KafkaError.UNSUPPORTED_VERSION:
             own = [k for k in answer.api_keys if k.api_key == ApiVersionsRequest.API_KEY]
-            version = min(version, own[0].max_version) if own else _LOWEST_ANSWER
+            highest = own[0].max_version if own else _LOWEST_ANSWER
+            version = max(_LOWEST_ANSWER, min(version, highest))
             answer = await self._ask_versions(version)
         if answer.error_code != KafkaError.NONE:
             raise PeerError(self.peer, f"answers ApiVersions with {error_name(answer.error_code)}")
         self._versions = {
-            key.api_key: range(key.min_version, key.max_version + 1) for key in answer.api_keys
+            key.api_key: range(key.min_version, key.max_version + 1)
+            for key in answer.api_keys
+            if key.min_version <= key.max_version  # else it has none of it
         }
         self.features = {each.name: each.max_version_level for each in answer.finalized_features}
         if self._config.authenticate is not None:
@@ -321,6 +326,9 @@ async def connect(
     except OSError as error:  # an unknown host, a closed port, a certificate that is not trusted
         why = f"cannot be reached: {_reason(error)}"
         raise NoAnswer(peer, why, _hint_about(error, config)) from error
+    except _NO_ADDRESS as error:
+        hint = "it is from bootstrap.servers, or from a broker's advertised.listeners"
+        raise NoAnswer(peer, "is not an address", hint) from error
     try:
         await connection.negotiate()
     except BaseException:

@@ -30,6 +30,7 @@ HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = (PLAIN, *HASHES)
 OAUTHBEARER = "OAUTHBEARER"
 LEAST_ITERATIONS, MOST_ITERATIONS = 4_096, 1 << 20
+_MOST_DIGITS = len(str(MOST_ITERATIONS))  # Python refuses to read thousands of them
 _WITH_TOKENS_IN_REQUESTS = range(1, 1 << 15)  # of SaslHandshake; after v0 they come bare
 
 Exchange = Generator[bytes, bytes, None]
@@ -126,11 +127,12 @@ def _challenge(text: str, nonce: str, peer: str) -> tuple[bytes, int, str]:
     both, count = fields.get("r", ""), fields.get("i", "")
     if not both.startswith(nonce) or len(both) == len(nonce):
         raise PeerError(peer, "answers somebody else's login")
-    if not count.isdecimal() or not LEAST_ITERATIONS <= int(count) <= MOST_ITERATIONS:
+    iterations = int(count) if count.isdecimal() and len(count) <= _MOST_DIGITS else 0
+    if not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
         why = f"wants the password hashed {count[:20] or 'an unknown number of'} times"
         hint = f"{LEAST_ITERATIONS} to {MOST_ITERATIONS} times are possible"
         raise PeerError(peer, why, hint)
-    return _decoded(fields.get("s", ""), peer), int(count), both
+    return _decoded(fields.get("s", ""), peer), iterations, both
 
 
 def _fields(text: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ import pytest
 from sexton.base.errors import ConfigError, PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.client.client import Client, addresses_in
-from sexton.client.connection import ClientConfig, Connection, connect
+from sexton.client.connection import ClientConfig, Connection, NoAnswer, connect
 from sexton.protocol import decode_request, encode_response
 from sexton.protocol.messages.api_versions import (
     ApiVersion,
@@ -111,6 +111,35 @@ def test_an_old_broker_is_asked_again_in_its_own_version() -> None:
         assert connection.version_of(MetadataRequest) == 5
 
     talk_to(old, talk)
+
+
+def test_an_api_without_any_version_is_one_that_the_broker_does_not_have() -> None:
+    async def strange(payload: bytes, writer: asyncio.StreamWriter) -> None:
+        header, _request = decode_request(payload)
+        answer = versions(ApiVersion(3, 5, 4))
+        writer.write(encode_response(answer, header.request_api_version, header.correlation_id))
+
+    async def talk(connection: Connection) -> None:
+        with pytest.raises(Refused, match="does not have the API Metadata"):
+            connection.version_of(MetadataRequest)
+
+    talk_to(strange, talk)
+
+
+@pytest.mark.parametrize("highest", [-1, -(2**15)])
+def test_a_broker_that_has_no_version_of_apiversions_is_named(highest: int) -> None:
+    async def strange(payload: bytes, writer: asyncio.StreamWriter) -> None:
+        number = int.from_bytes(payload[4:8])
+        refusal = ApiVersionsResponse(
+            error_code=KafkaError.UNSUPPORTED_VERSION, api_keys=[ApiVersion(18, 0, highest)]
+        )
+        writer.write(encode_response(refusal, 0, number))
+
+    async def talk(_connection: Connection) -> None:
+        raise AssertionError("there is none")
+
+    with pytest.raises(PeerError, match="UNSUPPORTED_VERSION"):
+        talk_to(strange, talk)
 
 
 def test_answers_find_their_requests() -> None:
@@ -226,6 +255,43 @@ def test_a_closed_port_is_named() -> None:
                 await client.topology()
 
     asyncio.run(nobody())
+
+
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [
+        ("kafka..example", 9092),
+        (".kafka", 9092),
+        (f"{'k' * 64}.example", 9092),
+        ("127.0.0.1", 99_999),
+        ("127.0.0.1", -1),
+        ("kafka\0", 9092),
+    ],
+)
+def test_a_broker_whose_address_cannot_be_is_one_that_cannot_be_reached(
+    host: str, port: int
+) -> None:
+    """A broker advertises what its configuration says; the others can still be asked."""
+
+    async def astray(payload: bytes, writer: asyncio.StreamWriter) -> None:
+        header, request = decode_request(payload)
+        if isinstance(request, ApiVersionsRequest):
+            await well_behaved(payload, writer)
+        else:
+            told = MetadataResponse(brokers=[MetadataResponseBroker(1, host, port)])
+            version, number = header.request_api_version, header.correlation_id
+            writer.write(encode_response(told, version, number))
+
+    async def use() -> None:
+        async with (
+            broker(astray) as (first_host, first_port),
+            Client(f"{first_host}:{first_port}", QUICK) as client,
+        ):
+            with pytest.raises(NoAnswer, match="broker 1 "):
+                await client.broker(1)
+            assert sorted((await client.topology()).brokers) == [1]
+
+    asyncio.run(use())
 
 
 def test_a_client_goes_on_to_the_next_of_the_first_brokers() -> None:

@@ -52,6 +52,9 @@ def test_a_broker_that_cannot_prove_itself_is_not_believed(
         f"r={NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode(),  # it added nothing of its own
         f"r={BOTH},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=1".encode(),
         f"r={BOTH},s=W22ZaJ0SNY7soEsUEjb6gQ==,i={MOST_ITERATIONS + 1}".encode(),
+        pytest.param(
+            f"r={BOTH},s=W22ZaJ0SNY7soEsUEjb6gQ==,i={'9' * 5_000}".encode(), id="5,000 digits"
+        ),
         f"r={BOTH},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=many".encode(),
         f"r={BOTH},s=?,i=4096".encode(),
     ],
