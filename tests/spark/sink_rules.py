@@ -1,7 +1,8 @@
-"""The sink with one of its two rules left out, by name: what its tests must notice.
+"""The sink with one of its rules left out, by name: what its tests must notice.
 
 unmarked   every batch is to be written, whatever the marker says
 shared     all attempts at a batch have one epoch
+believed   the marker that the attempt began with is the last one, whoever told it
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from sexton.client.client import Client
-from sexton.client.transacting import Transaction, init_producer_id
+from sexton.client.transacting import Committed, Transaction, init_producer_id
 from sexton.spark.sink_marker import Batch, Marker
 from sexton.spark.sink_protocol import RULES, Probe, Rules
 
@@ -28,11 +29,17 @@ def rules_of(name: str, kept: Path) -> Rules:
         return replace(RULES, is_to_write=always)
     if name == "shared":
         return replace(RULES, fresh_epoch=SharedEpoch(str(kept)))
+    if name == "believed":
+        return replace(RULES, is_the_last=whoever_told)
     assert not name, name
     return RULES
 
 
 def always(_batch: Batch, _marker: Marker | None) -> bool:
+    return True
+
+
+def whoever_told(_begun: Committed | None, _found: Committed | None) -> bool:
     return True
 
 

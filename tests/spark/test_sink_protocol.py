@@ -1,12 +1,13 @@
-"""The sink's protocol without Spark: exact whatever fails, and only because of its two rules."""
+"""The sink's protocol without Spark: exact whatever fails, and only because of its rules."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -26,6 +27,7 @@ from sexton.spark.sink_protocol import (
     RULES,
     STEPS,
     Answer,
+    Plan,
     Rules,
     TooSlow,
     abandon,
@@ -281,6 +283,71 @@ def test_a_leader_and_a_coordinator_die_on_the_way() -> None:
             assert commit(plan, [answer])  # by the one that takes over
             cluster.restart(node)
         assert trouble(committed(cluster, "moving", PARTITIONS), 80) == []
+
+
+# ── a coordinator that was replaced, and does not know ──
+
+
+@contextmanager
+def replaced_coordinator() -> Iterator[tuple[EmbeddedCluster, dict[str, str]]]:
+    """Batch 0 is there. Broker 1, of the marker, is cut off from the others, and not from us.
+
+    With the addresses of the others: who asks these writes batch 1, and broker 1 hears nothing.
+    """
+    with EmbeddedCluster(brokers=3) as cluster:
+        cluster.create_topic("replaced", [[2, 3, 1], [3, 2, 1]])
+        assert write(plan_of(cluster, "replaced", 0), blobs("replaced", range(10)))
+        for topic, leader in (("__consumer_offsets", 1), ("__transaction_state", 2)):
+            cluster.wait_until_in_sync(topic)
+            cluster.elect(topic, 0, leader)
+        begin(plan_of(cluster, "replaced", 1))  # it has read its log
+        cluster.isolate(1)
+        cluster.wait_until(lambda: cluster.leader_of("__consumer_offsets") != 1, "another one")
+        servers = ",".join(cluster.address_of(node) for node in (2, 3))
+        yield cluster, {"bootstrap.servers": servers}
+
+
+def begun_again(cluster: EmbeddedCluster, **more: Any) -> tuple[Plan, Answer]:
+    """Another attempt at batch 1, which asks broker 1 first."""
+    plan = plan_of(cluster, "replaced", 1, **more)
+    answer = send(plan, blobs("replaced", range(10, 20)))
+    assert answer.marker is not None
+    assert answer.marker.offset == 0
+    return plan, answer
+
+
+def seen_after(cluster: EmbeddedCluster) -> list[str]:
+    cluster.kill(1)
+    return trouble(committed(cluster, "replaced", PARTITIONS), 20)
+
+
+def test_a_batch_is_not_written_again_on_the_word_of_a_coordinator_that_was_replaced() -> None:
+    with replaced_coordinator() as (cluster, others):
+        early = replace(plan_of(cluster, "replaced", 1, run="early"), kafka=others)
+        assert write(early, blobs("replaced", range(10, 20)))
+        plan, answer = begun_again(cluster)
+        assert not commit(plan, [answer])
+        plan, answer = begun_again(cluster, run="early")  # whose own answer was lost
+        with pytest.raises(PeerError, match="not the one that this attempt began with"):
+            commit(plan, [answer])
+        assert seen_after(cluster) == []
+
+
+def test_a_coordinator_that_was_replaced_may_be_right() -> None:
+    with replaced_coordinator() as (cluster, _others):
+        plan, answer = begun_again(cluster)
+        assert commit(plan, [answer])
+        assert seen_after(cluster) == []
+
+
+def test_whoever_believes_a_coordinator_that_was_replaced_writes_twice(tmp_path: Path) -> None:
+    """The control."""
+    with replaced_coordinator() as (cluster, others):
+        early = replace(plan_of(cluster, "replaced", 1, run="early"), kafka=others)
+        assert write(early, blobs("replaced", range(10, 20)))
+        plan, answer = begun_again(cluster, rules=rules_of("believed", tmp_path))
+        assert commit(plan, [answer])
+        assert any("twice" in line for line in seen_after(cluster))
 
 
 # ── topics that brokers have not heard of yet ──

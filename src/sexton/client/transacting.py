@@ -3,14 +3,19 @@
     init_producer_id ──▶ who we are: a producer id, and an epoch that nobody had before
     stable_offset    ──▶ what a group has committed, once no transaction hangs over it
     commit_offset    ──▶ an offset that becomes the group's when the transaction commits
+    replace_offset   ──▶ the same, and what the group has committed until then
     end_transaction  ──▶ all of it, or nothing
 
 Each call asks a coordinator, and asks again while the answer is that somebody is not ready: a
 coordinator moves or reads its log, an earlier transaction is still being ended. Who coordinates is
 looked up for the first two, which say what is so. The others go to the one that was found last:
-whoever is not the coordinator any more can only refuse them. A new epoch ends whatever the same
-transactional id had open, and fences whoever wrote there: every later word of theirs is refused. A
-call says what it means by `Transaction`, so that one process may write and another commit.
+whoever is not the coordinator any more can only refuse them. But it can be asked: what
+`stable_offset` says may be old, if its broker was replaced and is cut off from those who know. What
+`replace_offset` says is not: it asks whoever has taken the offset.
+
+A new epoch ends whatever the same transactional id had open, and fences whoever wrote there: every
+later word of theirs is refused. A call says what it means by `Transaction`, so that one process may
+write and another commit.
 
 Brokers since Kafka 4.0 speak transaction version 2 (KIP-890): partitions and groups join a
 transaction by being written to. Before, they are announced (AddPartitionsToTxn, AddOffsetsToTxn).
@@ -191,27 +196,9 @@ async def stable_offset(
     client: Client, group: str, at: TopicPartition, patience: Patience = PROMPT
 ) -> Committed | None:
     """What the group has committed; None: nothing. Waits for a transaction that would change it."""
-    asked = OffsetFetchRequestTopics(at.topic, partition_indexes=[at.partition])
-    request = OffsetFetchRequest(
-        groups=[OffsetFetchRequestGroup(group, topics=[asked])], require_stable=True
-    )
 
     async def ask() -> Committed | None:
-        coordinator = await _found(client, GROUP, group)
-        answer = await coordinator.ask(request, _FETCH)
-        try:
-            found = answer.groups[0]
-            if found.error_code:
-                raise refused(found.error_code, f"offsets of the group {group}")
-            result = found.topics[0].partitions[0]
-        except IndexError:
-            why = f"OffsetFetch of {group} is answered without it"
-            raise PeerError(coordinator.peer, why) from None
-        if result.error_code:
-            raise refused(result.error_code, f"the offset of the group {group} for {at}")
-        if result.committed_offset < 0:
-            return None
-        return Committed(result.committed_offset, result.metadata or "")
+        return await _offset_of(await _found(client, GROUP, group), group, at, is_stable=True)
 
     return await _until_ready(client, (GROUP, group), ask, patience)
 
@@ -225,9 +212,64 @@ async def commit_offset(
     patience: Patience = PROMPT,
 ) -> None:
     """Makes an offset part of the transaction."""
-    if transaction.version == ANNOUNCED:
-        key = (TRANSACTION, transaction.transactional_id)
-        await _until_ready(client, key, lambda: _add_offsets(client, transaction, group), patience)
+    await _join(client, transaction, group, patience)
+
+    async def ask() -> None:
+        await _offset_taken(client, transaction, group, at, committed)
+
+    await _until_ready(client, (GROUP, group), ask, patience)
+
+
+async def replace_offset(
+    client: Client,
+    transaction: Transaction,
+    group: str,
+    at: TopicPartition,
+    committed: Committed,
+    patience: Patience = PROMPT,
+) -> Committed | None:
+    """The same. Says what it replaces: what is committed now, as who has taken the new one has it.
+
+    Who was replaced as the coordinator takes nothing, so this one knew all that had been committed;
+    and it has forgotten nothing since, on a connection that has lasted.
+    """
+    await _join(client, transaction, group, patience)
+
+    async def ask() -> Committed | None:
+        coordinator = await _offset_taken(client, transaction, group, at, committed)
+        # The new one is not stable, and will not be as long as we wait for it.
+        return await _offset_of(coordinator, group, at, is_stable=False)
+
+    return await _until_ready(client, (GROUP, group), ask, patience)
+
+
+async def _offset_of(
+    coordinator: Connection, group: str, at: TopicPartition, *, is_stable: bool
+) -> Committed | None:
+    asked = OffsetFetchRequestTopics(at.topic, partition_indexes=[at.partition])
+    request = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group, topics=[asked])], require_stable=is_stable
+    )
+    answer = await coordinator.ask(request, _FETCH)
+    try:
+        found = answer.groups[0]
+        if found.error_code:
+            raise refused(found.error_code, f"offsets of the group {group}")
+        result = found.topics[0].partitions[0]
+    except IndexError:
+        why = f"OffsetFetch of {group} is answered without it"
+        raise PeerError(coordinator.peer, why) from None
+    if result.error_code:
+        raise refused(result.error_code, f"the offset of the group {group} for {at}")
+    if result.committed_offset < 0:
+        return None
+    return Committed(result.committed_offset, result.metadata or "")
+
+
+async def _offset_taken(
+    client: Client, transaction: Transaction, group: str, at: TopicPartition, committed: Committed
+) -> Connection:
+    """By whom it was."""
     entry = TxnOffsetCommitRequestPartition(
         at.partition, committed.offset, committed_metadata=committed.metadata
     )
@@ -235,22 +277,26 @@ async def commit_offset(
         transaction.transactional_id, group, transaction.producer_id, transaction.epoch,
         topics=[TxnOffsetCommitRequestTopic(at.topic, [entry])],
     )  # fmt: skip
+    coordinator = await _coordinator(client, GROUP, group)
+    answer = await coordinator.ask(request, _COMMIT[transaction.version])
+    told = {
+        TopicPartition(topic.name, result.partition_index): result.error_code
+        for topic in answer.topics
+        for result in topic.partitions
+    }
+    if at not in told:
+        why = f"an offset of the group {group} is answered without {at}"
+        raise PeerError(coordinator.peer, why)
+    if told[at]:
+        raise refused(told[at], f"an offset of the group {group} for {at}")
+    return coordinator
 
-    async def ask() -> None:
-        coordinator = await _coordinator(client, GROUP, group)
-        answer = await coordinator.ask(request, _COMMIT[transaction.version])
-        told = {
-            TopicPartition(topic.name, result.partition_index): result.error_code
-            for topic in answer.topics
-            for result in topic.partitions
-        }
-        if at not in told:
-            why = f"an offset of the group {group} is answered without {at}"
-            raise PeerError(coordinator.peer, why)
-        if told[at]:
-            raise refused(told[at], f"an offset of the group {group} for {at}")
 
-    await _until_ready(client, (GROUP, group), ask, patience)
+async def _join(client: Client, transaction: Transaction, group: str, patience: Patience) -> None:
+    """Announces the group, where that is asked for."""
+    if transaction.version == ANNOUNCED:
+        key = (TRANSACTION, transaction.transactional_id)
+        await _until_ready(client, key, lambda: _add_offsets(client, transaction, group), patience)
 
 
 async def _add_offsets(client: Client, transaction: Transaction, group: str) -> None:

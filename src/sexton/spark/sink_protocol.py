@@ -4,25 +4,30 @@
       1  a fresh epoch: fences every earlier attempt
       2  the marker: is the batch there already?
       3  if not, all batches, and waits until all are taken
-      4  answers (producer id, epoch, marker) ──────────▶   5  the marker, into the transaction
+      4  answers (producer id, epoch, marker) ──────────▶   5  the marker, into the transaction;
+                                                               does it replace the one of 2?
                                                             6  commits it, with that epoch
 
 Why it is right: no two attempts share an epoch. Only the driver commits, and only the epoch under
 which one whole attempt has finished; if a later attempt has begun, that epoch is fenced and the
 commit fails. The marker is read after the epoch was taken, so no earlier attempt can commit behind
-our back. Whatever fails, wherever it fails: run the batch again, and the marker decides.
+our back. A coordinator that was replaced and has not noticed may have told it, and know nothing of
+the last batch. So it is held against what the new one replaces, by the word of whoever takes the
+new one: nobody does who was replaced. Whatever fails, wherever it fails: run the batch again, and
+the marker decides.
 
 Several senders are one attempt: the first does 1 and 2 and tells the others, who then do 3 and 4,
 each for partitions of its own. The driver takes their answers only if all are there, with the same
 epoch. The driver may also be the sender itself, one attempt at a time; it does the same six steps.
 
 Nothing here knows of Spark. `probe` is told of each step; tests fail there, as a machine might.
-The two rules of the proof, an epoch for each attempt and the marker's word, are `Rules`: tests
-leave one out, and find rows lost or doubled.
+The rules of the proof, an epoch for each attempt, the marker's word, and that it is the last one,
+are `Rules`: tests leave one out, and find rows lost or doubled.
 """
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,9 +44,9 @@ from sexton.client.transacting import (
     FENCED,
     Committed,
     Transaction,
-    commit_offset,
     end_transaction,
     init_producer_id,
+    replace_offset,
     stable_offset,
 )
 from sexton.spark.sink_line import Talk
@@ -70,6 +75,8 @@ class Rules:
 
     fresh_epoch: Callable[..., Coroutine[Any, Any, Transaction]] = init_producer_id
     is_to_write: Callable[[Batch, Marker | None], bool] = is_to_write
+    # The marker as the attempt began with it, and as whoever takes the next one has it.
+    is_the_last: Callable[[Committed | None, Committed | None], bool] = operator.eq
 
 
 RULES = Rules()
@@ -237,8 +244,13 @@ def commit(plan: Plan, answers: Sequence[Answer], talk: Talk | None = None) -> b
     if late_ms:
         raise too_slow(plan, late_ms)
     plan.reached("answered")
+    records = sum(answer.records for answer in answers)
     try:
-        _commit(plan, begun.transaction, sum(answer.records for answer in answers), talk)
+        with _talking(plan, talk) as used:
+            found = _mark(plan, used, begun.transaction, records)
+            if plan.rules.is_the_last(begun.marker, found):
+                _commit(plan, used, begun.transaction)
+                return True
     except Refused as error:
         if error.error not in OVER:
             raise
@@ -247,12 +259,25 @@ def commit(plan: Plan, answers: Sequence[Answer], talk: Talk | None = None) -> b
             f"transaction.timeout.ms ({plan.timeout_ms}): then raise that"
         )
         raise Refused(error.error, error.why, hint) from error
-    return True
+    abandon(plan)
+    return _not_the_last(plan, found)
+
+
+def _not_the_last(plan: Plan, found: Committed | None) -> bool:
+    """False: the batch is there already. Whoever told the marker at first had been replaced."""
+    marker = Marker.from_committed(found, plan.group)
+    if not plan.rules.is_to_write(plan.batch, marker) and not _is_of_this_run(plan, marker):
+        return False
+    why = "is not the one that this attempt began with: a coordinator that was replaced told that"
+    raise PeerError(f"the marker of {plan.group}", why)
 
 
 def is_ours(plan: Plan, answers: Sequence[Answer]) -> bool:
     """Was it this run that wrote the batch, if it was there already? Then an answer was lost."""
-    marker = Marker.from_committed(answers[0].marker, plan.group)
+    return _is_of_this_run(plan, Marker.from_committed(answers[0].marker, plan.group))
+
+
+def _is_of_this_run(plan: Plan, marker: Marker | None) -> bool:
     return marker is not None and marker.run == plan.batch.run
 
 
@@ -289,17 +314,20 @@ def _of_one_attempt(plan: Plan, answers: Sequence[Answer]) -> Begun:
     return attempts.pop()
 
 
-def _commit(plan: Plan, transaction: Transaction, records: int, talk: Talk | None) -> None:
+def _mark(plan: Plan, talk: Talk, transaction: Transaction, records: int) -> Committed | None:
+    """Which marker the new one replaces, once this is committed."""
     batch = plan.batch
     now_ms = time.time_ns() // 1_000_000
     marker = Marker(
         batch.number, batch.query, batch.run, records, now_ms, batch.planned_ms
     ).to_committed()
-    with _talking(plan, talk) as used:
-        loop, client = used.loop, used.client
-        loop.run(
-            commit_offset(client, transaction, plan.group, plan.marker_at, marker, plan.patience)
-        )
-        plan.reached("marked")
-        loop.run(end_transaction(client, transaction, committed=True, patience=plan.patience))
-        plan.reached("committed")
+    found = talk.loop.run(
+        replace_offset(talk.client, transaction, plan.group, plan.marker_at, marker, plan.patience)
+    )
+    plan.reached("marked")
+    return found
+
+
+def _commit(plan: Plan, talk: Talk, transaction: Transaction) -> None:
+    talk.loop.run(end_transaction(talk.client, transaction, committed=True, patience=plan.patience))
+    plan.reached("committed")
