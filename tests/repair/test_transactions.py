@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,12 +18,15 @@ from sexton.cli import txn_abort
 from sexton.cli.main import main
 from sexton.cli.output import Output
 from sexton.client.client import Client
+from sexton.client.producing import BatchSender
 from sexton.client.topology import PartitionPlace
+from sexton.client.transacting import Transaction, end_transaction, init_producer_id
 from sexton.client.transaction_lists import describe_transaction
 from sexton.guard.repair_outcomes import OpenTransaction
 from sexton.lab.divergences import EMBEDDED_OPTIONS
 from sexton.lab.looking import consumed
 from sexton.lab.stage import FOREVER_MS
+from sexton.records.few import few_batch
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.repair.stages import stage
@@ -350,3 +354,42 @@ def _end_on(cluster: EmbeddedCluster, topic: str, node: int) -> int:
             return (await client.replica(TopicPartition(topic, 0), node).offsets()).log_end
 
     return asyncio.run(ask())
+
+
+def test_what_another_coordinator_has_taken_over_is_not_aborted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Who was replaced, and is cut off, says Empty: it has not heard of what was begun since."""
+    with EmbeddedCluster(brokers=3) as cluster:
+        cluster.create_topic("taken-over", [[1, 2]])
+        early, late = (cluster.address_of(node) for node in (3, 2))
+
+        async def begin(servers: str) -> Transaction:
+            async with Client(servers) as client:
+                return await init_producer_id(client, "x", 60_000)
+
+        asyncio.run(begin(late))
+        cluster.wait_until_in_sync("__transaction_state")
+        cluster.elect("__transaction_state", 0, 3)
+        transaction = asyncio.run(begin(late))
+        cluster.isolate(3)
+        until(lambda: cluster.leader_of("__transaction_state") != 3, "another coordinator")
+
+        async def write(*, committed: bool) -> None:
+            async with Client(late) as client:
+                if committed:
+                    await end_transaction(client, transaction, committed=True)
+                    return
+                sender = BatchSender(client, transaction)
+                at = TopicPartition("taken-over", 0)
+                await sender.send(
+                    at, bytearray(few_batch([(b"k", b"1")], time.time_ns() // 1_000_000))
+                )
+                await sender.flush()
+
+        asyncio.run(write(committed=False))
+        asked = ["--topic", "taken-over", "--partition", "0", "--start-offset", "0"]
+        assert main(["txn", "abort", *asked, "-b", f"{early},{late}", "--format", "json"]) == 1
+        assert "Ongoing" in json.loads(capsys.readouterr().out)["error"]["why"]
+        asyncio.run(write(committed=True))
+        assert consumed(late, "taken-over").latest == {"k": "1"}

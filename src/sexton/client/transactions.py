@@ -4,6 +4,11 @@ Each broker coordinates some of them, so all are asked. One that does not answer
 look for, and so may one that is still to take over a part of the coordinators' log: then nothing is
 said of absence (`complete` is False). Nor if a part was taken over while we went round: its new
 coordinator may have been asked before, and its old one after.
+
+A broker that is cut off from the others takes itself for the coordinator for as long as it is
+asked, and tells what was so. So each is asked who coordinates, too: unless all say the same, what
+is told may be old, and a transaction that is under way not among it. Of two that tell of one
+producer, the one that has a transaction under way is heard.
 """
 
 from __future__ import annotations
@@ -19,7 +24,8 @@ from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.config_changes import BROKER, described
 from sexton.client.connection import refused
-from sexton.client.retrying import Patience, until_it_works
+from sexton.client.retrying import NEWS_MS, Patience, until_it_works
+from sexton.client.topology import Topology
 from sexton.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     TransactionState,
@@ -28,6 +34,7 @@ from sexton.protocol.messages.list_transactions import ListTransactionsRequest
 
 STATE_TOPIC = "__transaction_state"
 PATIENCE = Patience(timeout_ms=5_000)  # with one coordinator that reads its log, say
+NEWS = Patience(timeout_ms=NEWS_MS)  # with brokers that have not heard of a new leader yet
 ONGOING = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
@@ -52,34 +59,80 @@ class Transaction:
 @dataclass(frozen=True, slots=True)
 class Transactions:
     by_producer: dict[int, Transaction]
-    complete: bool  # every broker has answered
+    complete: bool  # every broker has answered, and all agree on who coordinates
 
 
 async def transactions(client: Client, producer_ids: Iterable[int]) -> Transactions:
     """Those of these producers, as far as a coordinator remembers them."""
     wanted = sorted(set(producer_ids))
     found: dict[int, Transaction] = {}
-    complete, parts = True, await _parts(client)
-    for node in sorted((await client.topology([])).brokers):
+    agreed = await _agreed(client)
+    nodes = _nodes(await client.topology([]))
+    complete = agreed is not None and agreed.nodes == nodes and agreed.is_led
+    for node in nodes:
         ask = partial(_of_broker, client, node, wanted)
         try:
-            for each in await until_it_works(ask, PATIENCE):
-                found[each.producer_id] = each
+            told = await until_it_works(ask, PATIENCE)
         except (PeerError, Refused):
             complete = False
-    are_led = all(leader >= 0 for leader, _epoch in parts.values())
-    complete = complete and are_led and await _parts(client) == parts
+            continue
+        for each in told:
+            other = found.get(each.producer_id)
+            complete = complete and other is None
+            if other is None or not other.is_open:
+                found[each.producer_id] = each
+    complete = complete and await _agreed(client) == agreed
     return Transactions(found, complete)
 
 
-async def _parts(client: Client) -> dict[int, tuple[int, int]]:
-    """Who leads each part of the coordinators' log, and since when; not everybody may know."""
+# ── who coordinates ──
+
+
+@dataclass(frozen=True, slots=True)
+class _Coordinators:
+    """As one broker knows them."""
+
+    nodes: list[int]
+    parts: dict[int, tuple[int, int]]  # of their log: who leads each, and in which epoch
+
+    @property
+    def is_led(self) -> bool:
+        return all(leader >= 0 for leader, _epoch in self.parts.values())
+
+
+async def _agreed(client: Client) -> _Coordinators | None:
+    """As all brokers know them; None: some know others, and not only for a moment."""
+
+    async def ask() -> _Coordinators:
+        nodes = _nodes(await client.topology([]))
+        known = [await _known_to(client, node) for node in nodes]
+        for each in known:
+            if each != _Coordinators(nodes, known[0].parts):
+                raise PeerError(STATE_TOPIC, "brokers do not agree on who leads it")
+        return known[0] if known else _Coordinators([], {})
+
     try:
-        state = (await client.topology([STATE_TOPIC])).topics.get(STATE_TOPIC)
-    except Refused:
-        return {}
+        return await until_it_works(ask, NEWS)
+    except (PeerError, Refused):
+        return None
+
+
+async def _known_to(client: Client, node: int) -> _Coordinators:
+    try:
+        told = await client.topology_by(node, [STATE_TOPIC])
+    except Refused:  # not everybody may know
+        told = await client.topology_by(node, [])
+    state = told.topics.get(STATE_TOPIC)
     places = {} if state is None else state.partitions
-    return {part: (place.leader, place.leader_epoch) for part, place in places.items()}
+    parts = {part: (place.leader, place.leader_epoch) for part, place in places.items()}
+    return _Coordinators(_nodes(told), parts)
+
+
+def _nodes(topology: Topology) -> list[int]:
+    return sorted(topology.brokers)
+
+
+# ── what they say ──
 
 
 async def _of_broker(client: Client, node: int, producer_ids: list[int]) -> list[Transaction]:

@@ -12,6 +12,7 @@ how the transaction ended, and its coordinator:
     open on all, nobody will end it        hanging: yes
     the same, and it began just now        too young: no, ask again later
     a replica or coordinator is silent     not asked: no; under way if its coordinator is at it
+    another one may coordinate it by now   the same
     a coordinator may hide it from us      not asked: no, however old it seems
 
 There is one more way to lose a marker: a leader elected without being in sync, which the others
@@ -39,6 +40,9 @@ Ended = Literal[
 ]  # fmt: skip
 WILL_END: tuple[Ended, ...] = ("under way", "too young", "not open")  # by itself, as far as we know
 PATIENCE = 2  # times its timeout
+_UNSAID = "not every broker has said which transactions it coordinates"
+_CONTESTED = "another broker may coordinate it by now: one is silent, or they do not agree"
+_WHEN_ALL_ARE_UP = "ask again when all are up and agree"
 _BY_FORCE = "make sure that its producer is gone, then use --force"
 UNDER_WAY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
@@ -114,7 +118,7 @@ def judge_ending(
     complete: bool,
     hidden_by: str | None = None,
 ) -> Ending:
-    """`coordinator` None: none knows the producer; `complete`: all of them were asked.
+    """`coordinator` None: none knows the producer; `complete`: all were asked, and they agree.
 
     `hidden_by`: why one may know it and not tell us, a clause.
     """
@@ -135,9 +139,9 @@ def judge_ending(
         loss = f"{records} were committed, and would be hidden on {waiting}"
         return Ending("committed", False, _told(by_fate["committed"]), loss, rebuild)
     if "aborted" in by_fate:
-        told, unsure = _told(by_fate["aborted"]), hidden_by
+        told, unsure = _told(by_fate["aborted"]), None if coordinator else hidden_by
         if not complete:
-            unsure = "not every broker has said which transactions it coordinates"
+            unsure = _CONTESTED if coordinator else _UNSAID
         return _aborted_before(told, coordinator, unsure, waiting, rebuild)
     may_have = f"{records} may have been committed, and would be hidden on {waiting}"
     if "unknown" in by_fate:
@@ -147,14 +151,14 @@ def judge_ending(
         return _silent_replica(opened, coordinator, _told(by_fate["unreadable"]), may_have)
     if coordinator is None:
         return _unknown_producer(opened.age, complete, hidden_by, may_have)
-    return _open_everywhere(opened, coordinator, may_have)
+    return _open_everywhere(opened, coordinator, complete, may_have)
 
 
 def _aborted_before(
     told: str, coordinator: Coordinated | None, unsure: str | None, waiting: str, rebuild: str
 ) -> Ending:
     """Who has missed the marker takes what the producer writes now for the same transaction."""
-    but = None if coordinator is not None else unsure
+    but = unsure
     if coordinator is not None and _is_at_it(coordinator) and coordinator.state != "PrepareAbort":
         but = f"{_coordinates(coordinator)}, and says {coordinator.state}"
     if but is not None:
@@ -188,8 +192,7 @@ def _unknown_producer(age: Age, complete: bool, hidden_by: str | None, may_have:
     whose commit was decided may wait for its marker longer than any transaction may take.
     """
     if not complete:
-        because = "not every broker has said which transactions it coordinates"
-        return _not_asked(because, may_have, "ask again when all are up")
+        return _not_asked(_UNSAID, may_have, _WHEN_ALL_ARE_UP)
     because = "every replica has it open, and no coordinator tells us of its producer"
     loss = f"its producer may still be at work; {may_have}"
     if age.is_over:
@@ -211,7 +214,10 @@ def _unknown_producer(age: Age, complete: bool, hidden_by: str | None, may_have:
     return Ending("too young", False, because, loss, advice)
 
 
-def _open_everywhere(opened: Opened, coordinator: Coordinated, may_have: str) -> Ending:
+def _open_everywhere(
+    opened: Opened, coordinator: Coordinated, complete: bool, may_have: str
+) -> Ending:
+    """A coordinator that was replaced does not know what its producer has begun since."""
     said = _coordinates(coordinator)
     if _is_at_it(coordinator):
         return _under_way(opened, coordinator, may_have)
@@ -226,6 +232,8 @@ def _open_everywhere(opened: Opened, coordinator: Coordinated, may_have: str) ->
         advice = "ask whoever runs the producer; if it was not committed, use --force"
         return Ending("unknown", False, because, may_have, advice)
     because = f"every replica has it open, and {said}, which says {coordinator.state}"
+    if not complete:
+        return _not_asked(f"{because}; but {_CONTESTED}", may_have, _WHEN_ALL_ARE_UP)
     return Ending("hanging", True, because, None, "abort it: nobody else will end it")
 
 

@@ -68,13 +68,16 @@ def _producers(case: Case) -> list[int]:
 
 
 def _states(told: Transactions, case: Case) -> dict[int, CoordinatorState | None]:
-    """By producer: None if no coordinator knows it; left out if one could not be asked.
+    """By producer: None if no coordinator knows it. Nothing if one could not be asked, or is old.
 
     A transaction may be open in several partitions, and its coordinator may have ended it in one.
     """
     known: dict[int, CoordinatorState | None] = {}
+    if not told.complete:  # whoever says that it has ended it may have been replaced since
+        return known
     for producer in _producers(case):
         each = told.by_producer.get(producer)
+        known[producer] = None
         if each is not None:
             known[producer] = CoordinatorState(
                 producer,
@@ -84,8 +87,6 @@ def _states(told: Transactions, case: Case) -> dict[int, CoordinatorState | None
                 each.timeout_ms,
                 case.plan.partition in each.partitions,
             )
-        elif told.complete:
-            known[producer] = None
     return known
 
 

@@ -132,6 +132,29 @@ def test_silence_of_a_coordinator_is_no_answer() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "ended"),
+    [
+        (coordinator("Ongoing"), "under way"),
+        (coordinator("PrepareCommit"), "under way"),
+        (coordinator("Ongoing", has_partition=False), "not asked"),
+        (coordinator("PrepareAbort", has_partition=False), "not asked"),
+        (coordinator("CompleteAbort"), "not asked"),
+        (coordinator("CompleteCommit"), "unknown"),
+        (coordinator("Empty"), "not asked"),
+    ],
+)
+def test_one_that_may_have_been_replaced_cannot_say_that_nobody_is_at_it(
+    said: Coordinated, ended: str
+) -> None:
+    ending = judge_ending(opened(), known("open", "open"), said, complete=False)
+    assert (ending.ended, ending.may_abort) == (ended, False)
+    assert ending.loss
+    ending = judge_ending(opened(), known("open", "aborted"), said, complete=False)
+    assert (ending.ended, ending.may_abort) == ("aborted", False)
+    assert ending.loss
+
+
+@pytest.mark.parametrize(
     ("last_ms", "ended", "may_abort"),
     [
         (NOW - 15 * MINUTE - 1, "hanging", True),

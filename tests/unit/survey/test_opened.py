@@ -91,6 +91,23 @@ def test_each_partition_by_itself(order: tuple[TopicPartition, ...]) -> None:
     assert found == {LEFT: [], RIGHT: ["hanging-transaction"]}
 
 
+@pytest.mark.usefixtures("coordinator")
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_coordinator_that_may_have_been_replaced_does_not_say_that_it_hangs(
+    complete: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its producer has begun since is not known to it."""
+    known = Transaction("t", 1, "Empty", 7, 3, 60_000, -1, ())
+
+    async def transactions(_client: object, _producers: object) -> Transactions:
+        return Transactions({7: known}, complete)
+
+    monkeypatch.setattr(opened, "transactions", transactions)
+    case = case_of(LEFT)
+    asyncio.run(opened.judge_opened(cast("Client", None), [case]))
+    assert [each.code for each in case.findings] == ["hanging-transaction"] * complete
+
+
 # ── the leader alone knows for sure that it has not ended ──
 
 
