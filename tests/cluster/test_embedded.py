@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +20,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from sexton.base.errors import ConfigError, Refused
 from sexton.broker.cluster import HAND_OVER_S
+from sexton.broker.home import Home
 from sexton.lab.looking import consumed, replica_logs
 from sexton.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -159,6 +162,34 @@ def test_a_stopped_cluster_is_started_again_with_its_data(tmp_path: Path) -> Non
         produce(cluster, "kept", "a")
     with EmbeddedCluster(data=tmp_path) as cluster:
         assert values_in(cluster, "kept") == ["a"]
+
+
+def test_two_clusters_do_not_share_a_directory(tmp_path: Path) -> None:
+    """They would write the same segments, and each what the other does not know of."""
+    with EmbeddedCluster(brokers=1, data=tmp_path) as cluster:
+        cluster.create_topic("ours", 1)
+        with pytest.raises(ConfigError, match=r"runs a cluster there \(choose another `data`\)"):
+            EmbeddedCluster(brokers=1, data=tmp_path).__enter__()
+        assert Home(tmp_path).holder == os.getpid()  # who was refused has taken nothing away
+        with pytest.raises(ConfigError, match="runs a cluster there"):
+            Home(tmp_path).take()  # as `sexton up` does
+        produce(cluster, "ours", "a")
+    home = Home(tmp_path)
+    home.take()
+    with pytest.raises(ConfigError, match="runs a cluster there"):
+        EmbeddedCluster(brokers=1, data=tmp_path).__enter__()
+    home.leave()
+    with EmbeddedCluster(brokers=1, data=tmp_path) as cluster:
+        assert values_in(cluster, "ours") == ["a"]
+
+
+def test_a_cluster_that_does_not_start_leaves_its_directory(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError):
+            EmbeddedCluster(brokers=1, data=tmp_path, port=port).__enter__()
+    with EmbeddedCluster(brokers=1, data=tmp_path) as cluster:
+        assert cluster.data == tmp_path
 
 
 def test_a_temporary_directory_goes_with_the_cluster() -> None:

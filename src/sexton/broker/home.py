@@ -91,6 +91,7 @@ class Home:
         """The next one may take it."""
         if self._lock is not None:
             self._lock.truncate(0)
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # a child that was forked has it open, too
             self._lock.close()
             self._lock = None
 

@@ -30,6 +30,7 @@ from sexton.base.errors import ConfigError
 from sexton.base.lazy_dataclass import dataclass
 from sexton.broker.cluster import ClusterConfig, LocalCluster
 from sexton.broker.exposure import refuse_exposure, refuse_nowhere
+from sexton.broker.home import Home
 from sexton.broker.host import Clock
 from sexton.broker.options import with_options
 from sexton.testing.embedded_actions import EmbeddedActions
@@ -96,6 +97,8 @@ class _Embedded:
     ) -> None:
         """`data` is kept if it is given, else a temporary directory is used and removed.
 
+        One that is given is of one cluster at a time: a second one is refused, or a `sexton up`.
+
         `options` are Kafka's broker options by Kafka's names. A `frozen_clock` goes forward only
         when somebody moves it (`advance_clock`), so that a slow machine changes nothing. A broker
         that is killed, stopped, paused or isolated is given up after `noticed_after_ms`, or with
@@ -114,6 +117,7 @@ class _Embedded:
         self._frozen_clock = frozen_clock
         self._noticed_after_ms = noticed_after_ms
         self._data = None if data is None else Path(data)
+        self._home: Home | None = None  # of `data`, while it is ours
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._cluster: LocalCluster | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -173,6 +177,8 @@ class _Embedded:
             self._temporary = tempfile.TemporaryDirectory(
                 prefix="sexton-cluster-", ignore_cleanup_errors=True
             )
+        else:
+            self._home = _taken(self._data)
         data = Path(self._temporary.name) if self._temporary else self._data
         assert data is not None
         self._cluster = LocalCluster(data, self._config)
@@ -198,6 +204,9 @@ class _Embedded:
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None
+        if self._home is not None and (thread is None or not thread.is_alive()):
+            self._home.leave()  # unless somebody still writes there
+            self._home = None
 
     def _submit(self, action: Action[P, R], *given: P.args, **named: P.kwargs) -> Any:
         actions, loop = self._actions, self._loop
@@ -206,6 +215,15 @@ class _Embedded:
         assert actions is not None and loop is not None
         assert threading.current_thread() is not self._thread, "would wait for itself"
         return asyncio.run_coroutine_threadsafe(action(actions, *given, **named), loop)
+
+
+def _taken(data: Path) -> Home:
+    home = Home(data)
+    try:
+        home.take()
+    except ConfigError as error:
+        raise ConfigError(error.subject, error.why, "choose another `data`") from error
+    return home
 
 
 async def _stop(loop: asyncio.AbstractEventLoop) -> None:

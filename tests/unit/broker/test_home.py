@@ -43,6 +43,18 @@ def test_a_home_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:
     again.leave()
 
 
+def test_a_home_that_was_left_is_free_though_a_child_has_its_lock_open(tmp_path: Path) -> None:
+    """As one has that was forked meanwhile."""
+    home = Home(tmp_path)
+    home.take()
+    assert home._lock is not None
+    of_a_child = os.dup(home._lock.fileno())
+    home.leave()
+    home.take()
+    home.leave()
+    os.close(of_a_child)
+
+
 def test_a_lock_goes_with_the_process_that_held_it(tmp_path: Path) -> None:
     program = (
         "import os, sys; from pathlib import Path; from sexton.broker.home import Home;"
