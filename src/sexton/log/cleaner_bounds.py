@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from sexton.base.errors import CorruptLog
+
 if TYPE_CHECKING:
     from sexton.log.partition import PartitionLog
 
@@ -77,4 +79,7 @@ def _unsettled(log: PartitionLog) -> frozenset[int]:
     if log.high_watermark == log.end_offset:
         return frozenset()
     above = log.batches(log.high_watermark)
-    return frozenset(header.producer_id for _, _, header in above if header.has_producer)
+    try:
+        return frozenset(header.producer_id for _, _, header in above if header.has_producer)
+    except (CorruptLog, OSError):  # whoever reads all of it will say so
+        return frozenset(log.producers.known)

@@ -10,10 +10,10 @@ import pytest
 
 from sexton.log.cleanable import LogCleaning
 from sexton.log.cleaner import CleanerOptions, clean
-from sexton.log.cleaner_bounds import Bounds
+from sexton.log.cleaner_bounds import Bounds, LastBatches
 from sexton.log.config import LogConfig
 from sexton.log.memory_disk import MemoryDisk
-from sexton.log.names import SNAPSHOT
+from sexton.log.names import LOG, SNAPSHOT
 from sexton.log.partition import PartitionLog
 from sexton.log.recovery import open_log
 from tests.log_text import Writer
@@ -87,3 +87,14 @@ def test_no_pass_is_begun_for_what_has_to_stay() -> None:
     assert cleaning.candidate(log, NOW_MS, 0, 0) is None
     log.advance_high_watermark(log.end_offset)
     assert cleaning.candidate(log, NOW_MS, 0, 0) is not None
+
+
+def test_a_tail_that_cannot_be_read_is_taken_for_anybodys() -> None:
+    log = log_with_a_tail("coordinated", "~7 d=1", "e=1")
+    path = log.active.path(LOG)
+    data = bytearray(log.disk.read(path))
+    data[8:12] = b"\xff" * 4  # the length of its first batch
+    log.disk.remove(path)
+    log.disk.open(path).append(bytes(data))
+    log.active.log = log.disk.open(path)
+    assert LastBatches.of(log).unsettled == {7}
