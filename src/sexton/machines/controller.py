@@ -250,9 +250,10 @@ class Controller:
             )
         ineligible = self._check_isr(old, event)
         if ineligible is not None:
-            # The leader does not wait for them any more. Another copy of this request, which comes
-            # when they are eligible again, is of an older partition epoch from now on.
-            self.ledger.write_partition(replace(old, partition_epoch=old.partition_epoch + 1))
+            if event.again:
+                # The leader does not wait for them any more. The copy of this request that got no
+                # answer may come when they are eligible again: by then it is of an older epoch.
+                self.ledger.write_partition(replace(old, partition_epoch=old.partition_epoch + 1))
             return Failed(KafkaError.INELIGIBLE_REPLICA, ineligible)
         isr = tuple(node for node in old.replicas if node in event.isr)
         new = self.ledger.change(old, replace(old, isr=isr))

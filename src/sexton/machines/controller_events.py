@@ -87,6 +87,7 @@ class AlterIsr:
     # The registration under which each of them fetched, in the same order (KIP-903): who has
     # started again since may have lost what it had. Empty, or -1: the leader does not know.
     broker_epochs: tuple[int, ...] = ()
+    again: bool = False  # it was asked for before, and no answer came
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ where, instead of records, and the follower cuts and asks again (KIP-595).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import field
 
 from sexton.base.lazy_dataclass import dataclass
@@ -83,7 +82,6 @@ class Leader:
     fetchers: dict[NodeId, _Fetcher] = field(default_factory=dict)
     proposed: tuple[NodeId, ...] | None = None  # an ISR that the controller has been asked for
     knocking: dict[NodeId, None] = field(default_factory=dict)  # could have joined meanwhile
-    is_active: Callable[[NodeId], bool] = lambda _node: True  # as far as is known here
 
     def __post_init__(self) -> None:
         self.start_offset = self.log_end
@@ -186,7 +184,7 @@ class Leader:
         return [self._ask_for(tuple(member for member in order if member in joined))]
 
     def _may_join(self, node: NodeId) -> bool:
-        if node not in self.fetchers or node in self.membership.isr or not self.is_active(node):
+        if node not in self.fetchers or node in self.membership.isr:
             return False
         return self.fetchers[node].end >= max(self.high_watermark, self.start_offset)
 

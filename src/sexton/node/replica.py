@@ -115,7 +115,6 @@ class Replica:
         leader = replication.Leader(
             site.node, _membership(record), log.end_offset, log.high_watermark, site.clock_ms,
             site.config.replica_lag_time_max_ms,
-            is_active=lambda node: site.image.active(node),
         )  # fmt: skip
         talk: compaction.Leader | None = None
         if self.coordinated:
@@ -238,11 +237,13 @@ class Replica:
                 case replication.AlterIsr():
                     self._alter_isr(role, effect)
 
-    def _alter_isr(self, role: Leading, wanted: replication.AlterIsr) -> None:
+    def _alter_isr(
+        self, role: Leading, wanted: replication.AlterIsr, *, again: bool = False
+    ) -> None:
         request = controller.AlterIsr(
             None, self.site.node, self.site.broker_epoch, self.partition.topic,
             self.partition.partition, wanted.leader_epoch, wanted.partition_epoch, wanted.isr,
-            wanted.broker_epochs,
+            wanted.broker_epochs, again,
         )  # fmt: skip
 
         def then(answer: object | None) -> None:
@@ -267,7 +268,7 @@ class Replica:
 
     def _ask_again(self, role: Leading, wanted: replication.AlterIsr) -> None:
         if self.role is role and role.replication.proposed == wanted.isr:
-            self._alter_isr(role, wanted)
+            self._alter_isr(role, wanted, again=True)
 
     def compaction_effects(self, role: Leading, effects: list[compaction.LeaderEffect]) -> None:
         """All but what answers a call; `coordination` takes care of those."""

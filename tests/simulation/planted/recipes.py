@@ -271,7 +271,7 @@ HUNTS: dict[str, Hunt] = {
     "tombstones-without-bound": Hunt(AWAY, 1, 3, (EARLY,)),
     "minima-before-the-controller": Hunt(NO_CONTROLLER, 1, 3, ("unknown-minima",)),
     "unfit-leader": Hunt(OLD_DISKS, 1, 3, (LOST, BEYOND)),
-    "joining-do-not-vouch": Hunt(DEAF_LEADERS, 5, 12, (BEHIND, LOST)),
+    "joining-do-not-vouch": Hunt(DEAF_LEADERS, 1, 3, (BEHIND, LOST)),
     "earlier-session-fetches": Hunt(LATE_FETCHES, 6, 15, (BEHIND, LOST)),
     "late-markers-believed": Hunt(LATE_MARKERS, 1, 3, ("transaction-broken",)),
     "epochs-of-what-is-left": Hunt(COPIES, 1, 3, ("late-epoch",)),

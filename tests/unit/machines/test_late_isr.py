@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.machines.controller import Controller, ControllerConfig
@@ -84,7 +86,7 @@ def test_whoever_the_leader_does_not_wait_for_any_more_is_not_let_in() -> None:
     first_copy = two.asked(wanted)
     two.let_time_pass(two.controller.ledger.config.broker_session_timeout_ms + 200)
     assert not two.controller.image.active(2)
-    (answer,) = two.do(two.asked(wanted))
+    (answer,) = two.do(replace(first_copy, again=True))
     assert isinstance(answer, Failed) and answer.error == KafkaError.INELIGIBLE_REPLICA
     leader.refused(wanted)
     assert leader.high_watermark == 60
@@ -93,16 +95,6 @@ def test_whoever_the_leader_does_not_wait_for_any_more_is_not_let_in() -> None:
     (answer,) = two.do(first_copy)
     assert isinstance(answer, Failed) and answer.error == KafkaError.INVALID_UPDATE_VERSION
     assert two.record.isr == (1,)
-
-
-def test_nobody_is_asked_for_who_is_known_to_be_away() -> None:
-    """Or each of its fetches would make the controller write a record."""
-    active = {2: False}
-    membership = Membership(0, 0, (1, 2), (1,))
-    leader = Leader(1, membership, 50, 50, 0, is_active=lambda node: active[node])
-    assert leader.fetched(2, 50, 10) == []
-    active[2] = True
-    assert leader.fetched(2, 50, 20) == [Wanted(0, 0, (1, 2), (-1, -1))]
 
 
 def test_a_fetch_of_an_earlier_life_does_not_count() -> None:
