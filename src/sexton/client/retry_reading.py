@@ -21,14 +21,15 @@ from contextlib import aclosing
 
 import numpy as np
 
-from sexton.base.errors import PeerError, Refused
+from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
 from sexton.client.appending import append
 from sexton.client.client import Client
 from sexton.client.committed import committed_batches
+from sexton.client.news import asked_around
 from sexton.client.reading import PartitionReader
 from sexton.client.replica import Chunk, Isolation
-from sexton.client.retrying import PATIENT, Patience, Trying
+from sexton.client.retrying import PATIENT, Patience
 from sexton.machines.retry_columns import Rows
 from sexton.machines.retry_records import STARTED, Header, RetryRecord
 from sexton.records.columns import Columns, read_headers
@@ -48,13 +49,11 @@ async def mark_end(client: Client, at: TopicPartition, patience: Patience = WAIT
 
     It may be written twice, or more often, which nobody minds.
     """
-    trying = Trying(patience)
-    while True:
-        try:
-            return await append(client, at, [(STARTED, None)], MARK_MS) + 1
-        except (PeerError, Refused) as error:
-            await trying.pause(error)
-            client.look_elsewhere()
+
+    async def mark() -> int:
+        return await append(client, at, [(STARTED, None)], MARK_MS) + 1
+
+    return await asked_around(client, mark, patience)
 
 
 async def read_to(

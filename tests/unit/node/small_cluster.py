@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from sexton.log.config import LogConfig
+from sexton.log.partition import PartitionLog
 from sexton.machines.controller import Controller, ControllerConfig
 from sexton.machines.metadata import Image
 from sexton.node.broker import Broker
@@ -13,6 +14,7 @@ from sexton.node.config import BrokerConfig
 from sexton.node.outside import CONTROLLER
 from sexton.protocol.codec import decode, encode
 from sexton.protocol.wire import Request, Response
+from sexton.records.few import few_records
 from sexton.sim.world import World
 
 R = TypeVar("R", bound=Response)
@@ -82,6 +84,20 @@ class SmallCluster:
         assert isinstance(answer, Response), f"no answer to {request}"
         return decode(type(answer), encode(answer, version), version)  # type: ignore[return-value]
 
+    def tell(self, request: object, wait_ms: int) -> None:
+        """One request to the controller, and time for all to hear of it."""
+        self.world.send(CLIENT, CONTROLLER, request, lambda _: None, 1_000, 0)
+        self.wait(wait_ms)
+
     def kill(self, node: int) -> None:
         self.world.kill(node)
         self.wait(30_000)
+
+
+def last_values(log: PartitionLog) -> dict[bytes | None, bytes | None]:
+    """What a log says of each key; None: it was deleted."""
+    found: dict[bytes | None, bytes | None] = {}
+    for segment, position, header in log.batches(0):
+        for record in few_records(segment.log.read_at(position, header.size), ""):
+            found[record.key] = record.value
+    return found

@@ -8,22 +8,16 @@ import pytest
 
 from sexton.base.partitions import TopicPartition
 from sexton.machines import controller as admin
-from sexton.node.outside import CONTROLLER
 from sexton.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
 from sexton.sim.clients import Sequence, batch_of, produce_request, produced
-from tests.unit.node.small_cluster import CLIENT, SmallCluster
+from tests.unit.node.small_cluster import SmallCluster
 
 AT = TopicPartition("t", 0)
 SECOND_MS = 1_000
-
-
-def tell(cluster: SmallCluster, request: object) -> None:
-    cluster.world.send(CLIENT, CONTROLLER, request, lambda _: None, SECOND_MS, 0)
-    cluster.wait(5 * SECOND_MS)
 
 
 def write(cluster: SmallCluster) -> None:
@@ -37,13 +31,14 @@ def write(cluster: SmallCluster) -> None:
 def test_a_new_replica_begins_with_the_batch_in_which_the_log_starts(policy: str) -> None:
     cluster = SmallCluster()
     topic_id, options = uuid.UUID(int=7).hex, (("compaction.policy", policy),)
-    tell(cluster, admin.CreateTopic(None, "t", topic_id, assignment=((1,),), configs=options))
+    create = admin.CreateTopic(None, "t", topic_id, assignment=((1,),), configs=options)
+    cluster.tell(create, 5 * SECOND_MS)
     for _ in range(3):
         write(cluster)
     wanted = DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 15)])
     answer = cluster.ask(DeleteRecordsRequest([wanted], 10 * SECOND_MS), 2)
     assert answer.topics[0].partitions[0].low_watermark == 15
-    tell(cluster, admin.Reassign(None, "t", 0, (1, 2)))
+    cluster.tell(admin.Reassign(None, "t", 0, (1, 2)), 5 * SECOND_MS)
     cluster.wait(15 * SECOND_MS)
     assert cluster.image.partitions[AT].isr == (1, 2)
     log, leaders = (cluster.broker(node).replicas.get(AT).log for node in (2, 1))

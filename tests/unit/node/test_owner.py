@@ -15,21 +15,17 @@ from sexton.node.outside import CONTROLLER, Halt
 from sexton.node.owner import META, Owner
 from sexton.sim.clients import Sequence, batch_of, produce_request, produced
 from sexton.sim.fused_disk import FusedDisk
-from tests.unit.node.small_cluster import CLIENT, CLUSTER_ID, SmallCluster
+from tests.unit.node.small_cluster import CLUSTER_ID, SmallCluster
 
 AT = TopicPartition("orders", 0)
 OTHER_ID = "BBBBBBBBBBBBBBBBBBBBBQ"
 SECOND_MS = 1_000
 
 
-def tell(cluster: SmallCluster, request: object) -> None:
-    cluster.world.send(CLIENT, CONTROLLER, request, lambda _: None, SECOND_MS, 0)
-    cluster.wait(5 * SECOND_MS)
-
-
 def create(cluster: SmallCluster) -> None:
     topic_id = uuid.uuid5(uuid.NAMESPACE_OID, cluster.image.cluster.cluster_id).hex
-    tell(cluster, admin.CreateTopic(None, AT.topic, topic_id, assignment=((1,),)))
+    create = admin.CreateTopic(None, AT.topic, topic_id, assignment=((1,),))
+    cluster.tell(create, 5 * SECOND_MS)
 
 
 def write(cluster: SmallCluster) -> bytes:
@@ -76,7 +72,7 @@ def test_what_was_deleted_while_a_broker_was_away_goes_when_it_is_back(
     cluster: SmallCluster,
 ) -> None:
     cluster.kill(1)
-    tell(cluster, admin.DeleteTopic(None, AT.topic))
+    cluster.tell(admin.DeleteTopic(None, AT.topic), 5 * SECOND_MS)
     restart(cluster)
     disk = disk_of(cluster)
     assert not disk.names(str(AT)) and not strays(disk)

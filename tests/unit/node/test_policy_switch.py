@@ -6,12 +6,11 @@ import uuid
 
 from sexton.base.partitions import TopicPartition
 from sexton.machines import controller as admin
-from sexton.node.outside import CONTROLLER
 from sexton.node.replica import Replica
 from sexton.records.control import ControlType, marker_batch
-from sexton.records.few import few_batch, few_records
+from sexton.records.few import few_batch
 from sexton.sim.clients import Sequence, batch_of, produce_request, produced
-from tests.unit.node.small_cluster import CLIENT, SmallCluster
+from tests.unit.node.small_cluster import SmallCluster, last_values
 
 AT = TopicPartition("t", 0)
 SECOND_MS = 1_000
@@ -24,18 +23,14 @@ def cluster_of(policy: str) -> SmallCluster:
     cluster = SmallCluster()
     options = tuple((EAGER | {"compaction.policy": policy}).items())
     topic_id = uuid.UUID(int=7).hex
-    tell(cluster, admin.CreateTopic(None, "t", topic_id, assignment=((1, 2, 3),), configs=options))
+    create = admin.CreateTopic(None, "t", topic_id, assignment=((1, 2, 3),), configs=options)
+    cluster.tell(create, 15 * SECOND_MS)
     return cluster
-
-
-def tell(cluster: SmallCluster, request: object, wait_ms: int = 15 * SECOND_MS) -> None:
-    cluster.world.send(CLIENT, CONTROLLER, request, lambda _: None, SECOND_MS, 0)
-    cluster.wait(wait_ms)
 
 
 def switch(cluster: SmallCluster, policy: str, wait_ms: int = 15 * SECOND_MS) -> None:
     change = admin.AlterConfigs(None, "topic", "t", (("compaction.policy", policy),))
-    tell(cluster, change, wait_ms)
+    cluster.tell(change, wait_ms)
 
 
 def write(cluster: SmallCluster, *records: tuple[bytes, bytes | None]) -> None:
@@ -55,14 +50,6 @@ def clean(cluster: SmallCluster, *nodes: int) -> None:
             replica(cluster, node).log.roll(cluster.world.now_ms)
         write(cluster, (b"x%d" % number, b"1"))
         cluster.wait(120 * SECOND_MS)
-
-
-def table(found: Replica) -> dict[bytes | None, bytes | None]:
-    shown: dict[bytes | None, bytes | None] = {}
-    for segment, position, header in found.log.batches(0):
-        for record in few_records(segment.log.read_at(position, header.size), ""):
-            shown[record.key] = record.value
-    return {key: value for key, value in shown.items() if value is not None}
 
 
 def is_being_cleaned(found: Replica) -> bool:
@@ -88,7 +75,7 @@ def test_who_was_away_while_each_cleaned_as_it_liked_starts_over() -> None:
     assert set(cluster.image.partitions[AT].isr) == {1, 2, 3}
     clean(cluster, 1, 2, 3)
     for node in (1, 2, 3):
-        assert b"k" not in table(replica(cluster, node))
+        assert last_values(replica(cluster, node).log).get(b"k") is None
         assert replica(cluster, node).progress.mcco > 0
 
 
@@ -98,8 +85,8 @@ def test_a_replica_that_nobody_kept_account_of_may_lead_after_a_restart() -> Non
     clean(cluster, 1, 2, 3)
     assert cluster.image.partitions[AT].mtro > 0
     switch(cluster, "independent")
-    tell(cluster, admin.Reassign(None, "t", 0, (1, 2)))
-    tell(cluster, admin.Reassign(None, "t", 0, (1, 2, 3)), 60 * SECOND_MS)
+    cluster.tell(admin.Reassign(None, "t", 0, (1, 2)), 15 * SECOND_MS)
+    cluster.tell(admin.Reassign(None, "t", 0, (1, 2, 3)), 60 * SECOND_MS)
     assert set(cluster.image.partitions[AT].isr) == {1, 2, 3}
     assert replica(cluster, 3).progress.mcco == 0
     for node in (1, 2, 3):

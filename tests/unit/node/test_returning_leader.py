@@ -7,19 +7,12 @@ import uuid
 from sexton.base.partitions import TopicPartition
 from sexton.log.partition import PartitionLog
 from sexton.machines import controller as admin
-from sexton.node.outside import CONTROLLER
-from sexton.records.few import few_records
 from sexton.sim.clients import Sequence, batch_of, produce_request, produced
-from tests.unit.node.small_cluster import CLIENT, SmallCluster
+from tests.unit.node.small_cluster import SmallCluster, last_values
 
 AT = TopicPartition("t", 0)
 SECOND_MS = 1_000
 COMPACTED = (("cleanup.policy", "compact"),)
-
-
-def tell(cluster: SmallCluster, request: object) -> None:
-    cluster.world.send(CLIENT, CONTROLLER, request, lambda _: None, SECOND_MS, 0)
-    cluster.wait(15 * SECOND_MS)
 
 
 def write(cluster: SmallCluster, node: int, *keys: bytes) -> None:
@@ -32,19 +25,11 @@ def log_of(cluster: SmallCluster, node: int) -> PartitionLog:
     return cluster.broker(node).replicas.get(AT).log
 
 
-def table(log: PartitionLog) -> dict[bytes | None, bytes | None]:
-    """What a log says of each key."""
-    found: dict[bytes | None, bytes | None] = {}
-    for segment, position, header in log.batches(0):
-        for record in few_records(segment.log.read_at(position, header.size), ""):
-            found[record.key] = record.value
-    return found
-
-
 def test_also_one_that_has_copied_a_log_from_which_the_next_term_was_cleaned() -> None:
     cluster = SmallCluster()
     topic_id = uuid.UUID(int=7).hex
-    tell(cluster, admin.CreateTopic(None, "t", topic_id, assignment=((1, 2),), configs=COMPACTED))
+    create = admin.CreateTopic(None, "t", topic_id, assignment=((1, 2),), configs=COMPACTED)
+    cluster.tell(create, 15 * SECOND_MS)
     keys = [b"a%d" % number for number in range(20)]
     write(cluster, 1, *keys)
     cluster.wait(5 * SECOND_MS)
@@ -61,7 +46,7 @@ def test_also_one_that_has_copied_a_log_from_which_the_next_term_was_cleaned() -
     left = [header.base_offset for _segment, _position, header in second.batches(20)]
     assert left == [69, 70, 71]
     terms = second.epochs.entries
-    tell(cluster, admin.Reassign(None, "t", 0, (3, 2, 1)))
+    cluster.tell(admin.Reassign(None, "t", 0, (3, 2, 1)), 15 * SECOND_MS)
     assert log_of(cluster, 3).epochs.entries[: len(terms)] == terms
     cluster.kill(2)
     cluster.world.start(1)
@@ -69,5 +54,5 @@ def test_also_one_that_has_copied_a_log_from_which_the_next_term_was_cleaned() -
     assert (cluster.image.partitions[AT].leader, cluster.image.partitions[AT].isr) == (3, (3, 1))
     back, third = log_of(cluster, 1), log_of(cluster, 3)
     assert back.end_offset == third.end_offset
-    assert table(back) == table(third)
-    assert set(table(back).values()) == {b"committed"}
+    assert last_values(back) == last_values(third)
+    assert set(last_values(back).values()) == {b"committed"}
