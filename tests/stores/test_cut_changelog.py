@@ -15,7 +15,6 @@ A store is what its changelog says.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
@@ -24,15 +23,11 @@ from typing import Any
 
 import pytest
 
-from sexton.base.partitions import TopicPartition
-from sexton.client.admin import UNCLEAN, elect
-from sexton.client.client import Client
 from sexton.client.reading import LogTruncated
 from sexton.machines import stores as machine
 from sexton.machines.stores_events import Bounds, Commit
-from sexton.stores import App, TaskFailed
+from sexton.stores import App
 from sexton.stores import changelog as changelogs
-from sexton.stores.fetching import Fetcher, Reader
 from sexton.stores.rows import Rows
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
@@ -48,26 +43,13 @@ from tests.stores.harness import (
     wait_until_done,
     write,
 )
+from tests.stores.unclean import changed_history, counts_to_8, fails, slow
 
 
 @pytest.fixture
 def three() -> Iterator[EmbeddedCluster]:
     with placed([3], [1, 2]) as cluster:
         yield cluster
-
-
-def changed_history(three: EmbeddedCluster) -> None:
-    """Broker 2 leads, with what it had before it went away."""
-
-    async def made_leader() -> None:
-        async with Client(three.bootstrap_servers) as client:
-            [election] = await elect(client, [TopicPartition(CHANGELOG, 0)], UNCLEAN)
-            assert election.elected, election
-
-    three.kill(1)
-    three.wait_for(CHANGELOG, 0, lambda state: state.leader == -1)
-    three.restart(2)
-    asyncio.run(made_leader())
 
 
 def logged(servers: str) -> dict[str, int]:
@@ -83,15 +65,7 @@ def has(app: App, role: str, inputs: int) -> bool:
 
 @pytest.fixture
 def slow_copy(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """While it is set, nothing of the changelog comes to who follows it."""
-    right, slow = Fetcher._came, threading.Event()
-
-    def came(fetcher: Fetcher, reader: Reader, *given: Any) -> None:
-        if not (slow.is_set() and reader.at.topic == CHANGELOG):
-            right(fetcher, reader, *given)
-
-    monkeypatch.setattr(Fetcher, "_came", came)
-    return slow
+    return slow(monkeypatch, CHANGELOG)
 
 
 @pytest.fixture
@@ -100,27 +74,11 @@ def careless(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Commit, "lands", lambda *_: True)
 
 
-def fails(one: App, why: str) -> None:
-    assert one._ended is not None
-    until(one._ended.done, "it ends", 120)
-    with pytest.raises(TaskFailed, match=why):
-        one.close()
-
-
 def test_nobody_commits_on_top_of_what_is_lost(three: EmbeddedCluster, tmp_path: Path) -> None:
     """The group's offset stays ahead of the changelog, and whoever comes next sees it."""
     servers = three.bootstrap_servers
-    one = app(servers, tmp_path / "a")
-    one.start()
-    write(servers, [(0, "kept")] * 5)
-    wait_until_done(one, 5)
-    for topic in ("__consumer_offsets", "__transaction_state"):
-        three.elect(topic, 0, 3)
-    three.kill(2)
-    three.wait_for(CHANGELOG, 0, lambda state: state.isr == (1,))
-    write(servers, [(0, "lost")] * 3)
-    wait_until_done(one, 8)
-    changed_history(three)
+    one = counts_to_8(three, tmp_path / "a", CHANGELOG)
+    changed_history(three, CHANGELOG)
     write(servers, [(0, "new")])
     fails(one, "it has lost records")
     again = app(servers, tmp_path / "a")
@@ -150,7 +108,7 @@ def two_histories(
             write(servers, [(0, "lost")] * 3)
             until(lambda: has(second, "standby", 8), "the copy has what will be lost")
             slow_copy.set()
-            changed_history(three)
+            changed_history(three, CHANGELOG)
             for inputs in range(9, 13):
                 write(servers, [(0, "new")])
                 wait_until_done(first, inputs, 120)

@@ -11,23 +11,15 @@ While the input is shorter than the position there is nothing at it, and that is
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
-from sexton.base.partitions import TopicPartition
-from sexton.client.admin import UNCLEAN, elect
-from sexton.client.client import Client
-from sexton.stores import App, TaskFailed
-from sexton.stores.fetching import Fetcher, Reader
 from sexton.stores.layout import INPUT_EPOCH, encode_epoch
 from sexton.testing.embedded import EmbeddedCluster
-from sexton.testing.waiting import until
 from tests.stores.counting import INPUT, SINK, app
 from tests.stores.harness import (
     CHANGELOG,
@@ -39,6 +31,7 @@ from tests.stores.harness import (
     wait_until_done,
     write,
 )
+from tests.stores.unclean import changed_history, counts_to_8, fails, slow
 
 PARTED = "InputGone: numbers-0: .* up to 8, .* parts from that at 5"
 
@@ -51,52 +44,12 @@ def three() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture
 def slow_input(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """While it is set, nothing of the input comes, nor that there is none."""
-    right, slow = Fetcher._came, threading.Event()
-
-    def came(fetcher: Fetcher, reader: Reader, *given: Any) -> None:
-        if not (slow.is_set() and reader.at.topic == INPUT):
-            right(fetcher, reader, *given)
-
-    monkeypatch.setattr(Fetcher, "_came", came)
-    return slow
-
-
-def counts_to_8(three: EmbeddedCluster, directory: Path) -> App:
-    """It runs; the last three are on broker 1 alone."""
-    servers = three.bootstrap_servers
-    one = app(servers, directory)
-    one.start()
-    write(servers, [(0, "kept")] * 5)
-    wait_until_done(one, 5)
-    for topic in ("__consumer_offsets", "__transaction_state"):
-        three.elect(topic, 0, 3)
-    three.kill(2)
-    for topic in (INPUT, SINK):
-        three.wait_for(topic, 0, lambda state: state.isr == (1,))
-    write(servers, [(0, "lost")] * 3)
-    wait_until_done(one, 8)
-    return one
+    return slow(monkeypatch, INPUT)
 
 
 def cut_and_written_on(three: EmbeddedCluster, records: int) -> None:
-    async def lead() -> None:
-        async with Client(three.bootstrap_servers) as client:
-            partitions = [TopicPartition(topic, 0) for topic in (INPUT, SINK)]
-            assert all(each.elected for each in await elect(client, partitions, UNCLEAN))
-
-    three.kill(1)
-    three.wait_for(INPUT, 0, lambda state: state.leader == -1)
-    three.restart(2)
-    asyncio.run(lead())
+    changed_history(three, INPUT, SINK)
     write(three.bootstrap_servers, [(0, "new")] * records)
-
-
-def fails(one: App, why: str) -> None:
-    assert one._ended is not None
-    until(one._ended.done, "it ends", 120)
-    with pytest.raises(TaskFailed, match=why):
-        one.close()
 
 
 @pytest.mark.parametrize(("disk", "records"), [("kept", 4), ("lost", 4), ("kept", 3)])
@@ -104,7 +57,7 @@ def test_an_input_that_was_cut_and_has_grown_again_is_not_read_on(
     three: EmbeddedCluster, tmp_path: Path, disk: str, records: int
 ) -> None:
     """Nor taken for one of which there is no more, if it is just as long again."""
-    counts_to_8(three, tmp_path / "a").close()
+    counts_to_8(three, tmp_path / "a", INPUT, SINK).close()
     cut_and_written_on(three, records)
     again = app(three.bootstrap_servers, tmp_path / ("a" if disk == "kept" else "b"))
     again.start()
@@ -115,7 +68,7 @@ def test_an_input_that_was_cut_and_has_grown_again_is_not_read_on(
 def test_nor_by_an_owner_that_runs(
     three: EmbeddedCluster, tmp_path: Path, slow_input: threading.Event
 ) -> None:
-    one = counts_to_8(three, tmp_path / "a")
+    one = counts_to_8(three, tmp_path / "a", INPUT, SINK)
     slow_input.set()
     cut_and_written_on(three, 4)
     slow_input.clear()
