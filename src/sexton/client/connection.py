@@ -31,6 +31,7 @@ from typing import Any, TypeVar, cast
 from sexton import __version__
 from sexton.base.errors import PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
+from sexton.client.dialling import dial
 from sexton.protocol import registry
 from sexton.protocol.frames import correlation_id, decode_response, encode_request
 from sexton.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -45,10 +46,7 @@ _WORN_AFTER = 0.85  # of a session, as Kafka's clients have it
 WRONG_PROTOCOL = (
     "does the port speak what security.protocol says? ssl.ca.location names whom to trust"
 )
-# A name may stand for several addresses, and the first be of a machine that is off: it would use up
-# all the time that there is (RFC 8305).
-NEXT_ADDRESS_S = 0.25
-# What asyncio raises for a name that no host can have, or a port that there is not.
+# What is raised for a name that no host can have, or a port that there is not.
 _NO_ADDRESS = (ValueError, IndexError, OverflowError)
 _LOWEST_ANSWER = 0  # the version in which a broker says that it lacks a version of ApiVersions
 
@@ -318,9 +316,11 @@ async def connect(
     try:
         async with asyncio.timeout(patience_ms / 1000):
             _transport, connection = await loop.create_connection(
-                lambda: Connection(peer, config, Counter() if asked is None else asked), host, port,
-                ssl=config.tls, happy_eyeballs_delay=NEXT_ADDRESS_S,
-            )  # fmt: skip
+                lambda: Connection(peer, config, Counter() if asked is None else asked),
+                sock=await dial(host, port),
+                ssl=config.tls,
+                server_hostname=host if config.tls else None,
+            )
     except TimeoutError:
         raise NoAnswer(peer, f"no connection within {patience_ms} ms") from None
     except OSError as error:  # an unknown host, a closed port, a certificate that is not trusted

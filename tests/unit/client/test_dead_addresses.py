@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import sys
+import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -14,11 +16,15 @@ import pytest
 
 from sexton.base.errors import PeerError
 from sexton.client import client as client_module
+from sexton.client import dialling
 from sexton.client.client import Client
 from sexton.client.connection import ClientConfig, connect
 from sexton.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from tests.wire_broker import wire_broker
 
+only_linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere 127.0.0.2 is no address of ours"
+)
 QUICK = ClientConfig(request_timeout_ms=200, socket_connection_setup_timeout_ms=200)
 
 
@@ -117,19 +123,67 @@ def dead_machine(host: str, port: int) -> Iterator[None]:
         yield
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere 127.0.0.2 is no address of ours")
+def resolve_to(monkeypatch: pytest.MonkeyPatch, port: int, *hosts: str) -> None:
+    """Each name stands for these addresses, as far as the running loop knows."""
+
+    async def resolve(*_: Any, **__: Any) -> list[Any]:
+        kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+        return [(*kind, (each, port)) for each in hosts]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+
+
+@only_linux
 def test_the_other_addresses_of_a_name_are_tried_while_the_first_is_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def run() -> None:
         async with wire_broker(lambda _: MetadataResponse(), {3: (4, 12)}) as (host, port):
-
-            async def resolve(*_: Any, **__: Any) -> list[Any]:
-                kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
-                return [(*kind, (each, port)) for each in ("127.0.0.2", host)]
-
-            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+            resolve_to(monkeypatch, port, "127.0.0.2", host)
             with dead_machine("127.0.0.2", port):
                 (await connect("brokers.example", port, ClientConfig())).close()
 
     asyncio.run(asyncio.wait_for(run(), 5))
+
+
+@only_linux
+def test_the_other_addresses_of_a_name_are_tried_at_once_if_the_first_refuses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dialling, "NEXT_ADDRESS_S", 60.0)
+
+    async def run() -> None:
+        async with wire_broker(lambda _: MetadataResponse(), {3: (4, 12)}) as (host, port):
+            resolve_to(monkeypatch, port, "127.0.0.2", "127.0.0.3", host)
+            (await connect("brokers.example", port, ClientConfig())).close()
+
+    asyncio.run(asyncio.wait_for(run(), 5))
+
+
+@only_linux
+def test_a_name_of_which_no_address_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        resolve_to(monkeypatch, 1, "127.0.0.2", "127.0.0.3")
+        with pytest.raises(PeerError, match=r"^brokers\.example:1: .*: connection refused$"):
+            await connect("brokers.example", 1, ClientConfig())
+
+    asyncio.run(run())
+
+
+def test_who_gives_up_in_whatever_moment_leaves_no_socket_open() -> None:
+    """The moments are turns of the event loop: before, in and after the one with the answer."""
+
+    async def run() -> None:
+        async with silence() as silent:
+            for turns in range(12):
+                giving_up = asyncio.create_task(connect("127.0.0.1", silent.port, ClientConfig()))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                giving_up.cancel()
+                await asyncio.wait([giving_up])
+                assert giving_up.cancelled()
+
+    with warnings.catch_warnings(record=True, action="always", category=ResourceWarning) as told:
+        asyncio.run(run())
+        gc.collect()
+    assert [str(each.message) for each in told] == []
