@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import shutil
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -153,6 +155,19 @@ def test_one_segment_alone_tells_the_same_outcomes(log: KafkaLog) -> None:
     for segment in log.segments:
         for record in dumped(segment):
             assert record.outcome == whole[record.offset]
+
+
+@each_log
+def test_no_file_is_left_open(log: KafkaLog) -> None:
+    """Markers are looked for ahead of the records, and often found before the end of a file."""
+    gc.collect()
+    gc.disable()  # would close it by itself, some time
+    try:
+        dumped(log.directory)
+        left = [each for each in gc.get_objects() if isinstance(each, FileIO) and not each.closed]
+    finally:
+        gc.enable()
+    assert [each.name for each in left if str(each.name).startswith(str(log.directory))] == []
 
 
 @each_log

@@ -11,6 +11,7 @@ rules out are not decoded at all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -62,23 +63,28 @@ def blocks(
     reporter = Reporter(report, skip)
     name = partition.name.partition("/")[0]
     decoder = Decoder()
-    for segment, chunk, outcome, marker in _chunks(partition, selection, reporter, advance):
-        position = chunk.file_position
-        for part in decoded(chunk, decoder, str(segment.path)):
-            first, stop = part.first, part.first + len(part.columns.headers_of_batches)
-            for bad in part.bad:
-                reporter.bad_batch(segment.path, int(position[first + bad.index]), bad)
-            of_part = (a[first:stop] for a in (position, outcome, marker))
-            yield Block(name, segment, part.columns, selection, *of_part)
+    segments = _wanted(partition.segments, selection)
+    with closing(Outcomes(partition.onwards(segments[0]) if segments else [])) as outcomes:
+        for segment, chunk in _chunks(partition, segments, selection, reporter, advance):
+            rows = (chunk.file_position, *_outcomes_of(chunk, outcomes))
+            for part in decoded(chunk, decoder, str(segment.path)):
+                first, stop = part.first, part.first + len(part.columns.headers_of_batches)
+                for bad in part.bad:
+                    position = int(chunk.file_position[first + bad.index])
+                    reporter.bad_batch(segment.path, position, bad)
+                of_part = (each[first:stop] for each in rows)
+                yield Block(name, segment, part.columns, selection, *of_part)
     reporter.finish()
 
 
 def _chunks(
-    partition: PartitionFiles, selection: Selection, reporter: Reporter, advance: Advance
-) -> Iterator[tuple[SegmentFile, Chunk, Array, Array]]:
-    """The chunks that may hold something selected, with outcome and marker of each batch."""
-    segments = _wanted(partition.segments, selection)
-    outcomes = Outcomes(partition.onwards(segments[0]) if segments else [])
+    partition: PartitionFiles,
+    segments: list[SegmentFile],
+    selection: Selection,
+    reporter: Reporter,
+    advance: Advance,
+) -> Iterator[tuple[SegmentFile, Chunk]]:
+    """The chunks that may hold something selected."""
     buffers: list[Array] = []
     for segment in segments:
         read = 0
@@ -87,7 +93,7 @@ def _chunks(
             for whole in reader.chunks():
                 chunk = _narrowed(whole, selection)
                 if len(chunk.batches):
-                    yield segment, chunk, *_outcomes_of(chunk, outcomes)
+                    yield segment, chunk
                 advance(whole.end - read)
                 read = whole.end
                 buffers.append(whole.buffer)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -43,6 +43,10 @@ class Outcomes:
         self._markers: dict[int, tuple[array[int], array[int]]] = {}  # offsets and types, in order
         self._newest = NOWHERE  # offset of the last sound batch
         self._blind = array("q")  # after the sound batch with this offset comes an unreadable one
+
+    def close(self) -> None:
+        """Reads no further; the file ahead is open until then."""
+        self._ahead.close()
 
     def of(self, producer: Array, base: Array) -> tuple[Array, Array]:
         """(outcome, offset of the marker or NOWHERE) of transactional batches, in log order."""
@@ -84,7 +88,7 @@ class Outcomes:
             row = bisect_right(offsets, offset)
             del offsets[:row], kinds[:row]
 
-    def _read(self, segments: Sequence[SegmentFile]) -> Iterator[list[int]]:
+    def _read(self, segments: Sequence[SegmentFile]) -> Generator[list[int]]:
         """Notes the markers chunk by chunk; yields the producers that had some."""
         decoder = Decoder()
         buffers: list[Array] = []
