@@ -16,12 +16,12 @@ leader knows of where terms began.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
 import pytest
+from confluent_kafka import Producer
 
 from sexton.lab.divergences import APACHE_KAFKA_OPTIONS, EMBEDDED_OPTIONS, TOPIC_OPTIONS
 from sexton.lab.looking import ReplicaLog, replica_logs
@@ -44,21 +44,16 @@ DIFFERS = {("tombstone-divergence", (FIRST,))}
 OURS = {**EMBEDDED_OPTIONS, "replica.lag.time.max.ms": 60_000}
 
 
-def producer(cluster: Cluster, acks: str) -> Any:
+def producer(cluster: Cluster, acks: str) -> Producer:
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "acks": acks, "log_level": 0}
-    return importlib.import_module("confluent_kafka").Producer(settings)
+    return Producer(settings)
 
 
-def write(sender: Any, key: str, value: str) -> None:
-    failures: list[str] = []
-
-    def delivered(error: Any, _message: Any) -> None:
-        if error is not None:
-            failures.append(error.str())
-
-    sender.produce(TOPIC, value, key, partition=0, on_delivery=delivered)
+def write(sender: Producer, key: str, value: str) -> None:
+    told: list[object] = []
+    sender.produce(TOPIC, value, key, partition=0, on_delivery=lambda error, _: told.append(error))
     assert sender.flush(60) == 0
-    assert failures == []
+    assert told == [None]
 
 
 def logs_after_its_return(
@@ -97,7 +92,7 @@ def logs_after_its_return(
     return until(all_know_the_end, "every replica has all, and knows that all have it")
 
 
-def clean(cluster: Cluster, kept: Any) -> None:
+def clean(cluster: Cluster, kept: Producer) -> None:
     def cleaned() -> bool:
         cluster.let_time_pass(1_100)
         write(kept, "f", "later")
