@@ -27,8 +27,8 @@ from sexton.node.outside import Caller
 from sexton.node.reassignments import Reassignments
 from sexton.node.replicas import Replicas
 from sexton.node.site import Site
+from sexton.node.transaction_coordinators import TransactionCoordinators
 from sexton.node.transaction_reports import TransactionReports
-from sexton.node.transactions import Transactions
 from sexton.node.unregister_broker import UnregisterBroker
 from sexton.protocol.messages.alter_configs import AlterConfigsRequest
 from sexton.protocol.messages.alter_partition_reassignments import (
@@ -71,13 +71,13 @@ Handler = Callable[[Caller, Any, int], None]
 def admin_handlers(
     site: Site,
     replicas: Replicas,
-    transactions: Transactions,
+    ids: TransactionCoordinators,
     administration: Administration,
     auto_create: AutoCreate,
 ) -> dict[type, Handler]:
     configs = AlterConfigs(site, administration)
     reassignments = Reassignments(site, administration)
-    reports = TransactionReports(site, transactions)
+    reports = TransactionReports(site, ids)
     not_there = NotThere(site)
     return {
         ApiVersionsRequest: ApiVersions(site).handle,

@@ -47,6 +47,7 @@ from sexton.node.producer_ids import ProducerIds
 from sexton.node.registration import Registration
 from sexton.node.replicas import Replicas
 from sexton.node.site import Site
+from sexton.node.transaction_coordinators import TransactionCoordinators
 from sexton.node.transactions import Transactions
 from sexton.node.write_txn_markers import WriteTxnMarkers
 from sexton.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -87,7 +88,8 @@ class Broker:
         self.cleaning = Cleaning(site, replicas)
         self.coordinators = coordinators = Coordinators(site, replicas)
         self.producer_ids = ProducerIds(site)
-        self.transactions = Transactions(site, coordinators, self.producer_ids)
+        self.transaction_ids = ids = TransactionCoordinators(site, coordinators, self.producer_ids)
+        self.transactions = Transactions(site, coordinators, self.producer_ids, ids)
         self.groups = groups = Groups(site, coordinators)
         self.offsets = GroupOffsets(site, coordinators, groups, self.transactions.verify)
         group_admin = GroupAdmin(site, coordinators, groups, self.offsets)
@@ -122,7 +124,7 @@ class Broker:
             DescribeGroupsRequest: group_admin.describe,
             ListGroupsRequest: group_admin.list,
             DeleteGroupsRequest: group_admin.delete,
-            **admin_handlers(site, replicas, self.transactions, administration, auto_create),
+            **admin_handlers(site, replicas, ids, administration, auto_create),
             RegisterReplicas: lambda c, request, _version: self.coordination.register(c, request),
             CollectProgress: lambda c, request, _version: self.coordination.collect(c, request),
             CleanNow: lambda c, request, _version: self.cleaning.clean_now(c, request),

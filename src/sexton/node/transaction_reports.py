@@ -12,15 +12,15 @@ from sexton.machines.group_patterns import BadPattern, Pattern
 from sexton.machines.transaction_states import Status
 from sexton.node.outside import Caller
 from sexton.node.site import Site
-from sexton.node.transactions import Transactions
+from sexton.node.transaction_coordinators import TransactionCoordinators
 from sexton.protocol.messages import describe_transactions as described
 from sexton.protocol.messages import list_transactions as listed
 
 
 class TransactionReports:
-    def __init__(self, site: Site, transactions: Transactions) -> None:
+    def __init__(self, site: Site, ids: TransactionCoordinators) -> None:
         self._site = site
-        self._transactions = transactions
+        self._ids = ids
 
     def describe(
         self, caller: Caller, request: described.DescribeTransactionsRequest, _version: int
@@ -31,7 +31,7 @@ class TransactionReports:
 
     def _described(self, transactional_id: str) -> described.TransactionState:
         answers: list[machine.AnyAnswer] = []  # it is answered at once
-        failed = self._transactions.request(
+        failed = self._ids.request(
             transactional_id, lambda then: machine.Describe(then, transactional_id), answers.append
         )
         state = described.TransactionState(error_code=failed, transactional_id=transactional_id)
@@ -62,14 +62,14 @@ class TransactionReports:
         except BadPattern:
             error = KafkaError.INVALID_REGULAR_EXPRESSION
             return listed.ListTransactionsResponse(error_code=error)
-        if self._transactions.loading:
+        if self._ids.loading:
             error = KafkaError.COORDINATOR_LOAD_IN_PROGRESS
             return listed.ListTransactionsResponse(error_code=error)
         event = machine.List(
             None, tuple(request.state_filters), tuple(request.producer_id_filters),
             request.duration_filter,
         )  # fmt: skip
-        answers = self._transactions.list(event)
+        answers = self._ids.list_all(event)
         known = {status.title for status in Status}
         return listed.ListTransactionsResponse(
             unknown_state_filters=[s for s in request.state_filters if s not in known],

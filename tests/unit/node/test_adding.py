@@ -79,7 +79,7 @@ class Producer:
 
     @property
     def members(self) -> set[TopicPartition]:
-        machines = self.cluster.broker(self.coordinator).transactions.machines.values()
+        machines = self.cluster.broker(self.coordinator).transaction_ids.machines.values()
         (entry,) = (m.entries[self.name] for m in machines if self.name in m.entries)
         assert entry.now is not None
         return set(entry.now.partitions)

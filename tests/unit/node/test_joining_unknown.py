@@ -105,7 +105,7 @@ class Writer:
 
     @property
     def members(self) -> set[str]:
-        machines = self.cluster.broker(self.coordinator).transactions.machines.values()
+        machines = self.cluster.broker(self.coordinator).transaction_ids.machines.values()
         (entry,) = (m.entries[ID] for m in machines if ID in m.entries)
         assert entry.now is not None
         return {partition.topic for partition in entry.now.partitions}

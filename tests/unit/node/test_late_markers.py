@@ -127,7 +127,7 @@ class Writer:
 
     @property
     def state(self) -> str:
-        machines = self.cluster.broker(self.coordinator).transactions.machines.values()
+        machines = self.cluster.broker(self.coordinator).transaction_ids.machines.values()
         (entry,) = (m.entries[ID] for m in machines if ID in m.entries)
         assert entry.now is not None
         return entry.now.status.title
