@@ -182,3 +182,6 @@ class Broker:
 
     def check(self) -> None:
         self.replicas.check()
+        self.transaction_ids.check()
+        self.groups.check()
+        self.offsets.check()
