@@ -17,7 +17,7 @@ from rich.text import Text
 
 from sexton.base.errors import Missing
 from sexton.base.extras import need
-from sexton.cli.engines import interrupted_quietly
+from sexton.cli.engines import Engine, interrupted_quietly
 from sexton.cli.options import BOOTSTRAP_SERVERS, FormatOption, must_be_writable
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
@@ -74,7 +74,8 @@ def command(
             for scene in play(policy, runner.audit):
                 scenes.append(scene)
                 teller.shows(scene)
-        _write_report([scene for scene in scenes if scene.policy == "independent"], html)
+        diverged = [scene for scene in scenes if scene.policy == "independent"]
+        _write_report(diverged, runner.engine, html)
         if format is Format.table:
             teller.closes(html)
         else:
@@ -100,6 +101,7 @@ class _Auditor:
     """Starts Spark while the first scene is under way; it takes as long as that."""
 
     def __init__(self, fast: bool, out: Output) -> None:
+        self.engine = Engine.local
         self._out = out
         self._stack = ExitStack()
         self._pool = ThreadPoolExecutor(1)
@@ -119,6 +121,7 @@ class _Auditor:
         except Missing as missing:
             self._out.say(f"(no Spark: {missing.subject} {missing.why}; auditing in this process)")
             return LocalRunner()
+        self.engine = Engine.spark
         return SparkRunner(spark)
 
     def audit(self, bootstrap_servers: str, topic: str) -> Survey:
@@ -188,7 +191,7 @@ class _Teller:
 
         self._out.say("")
         findings = list(scene.survey.findings)
-        page = _page([scene])
+        page = _page([scene], Engine.local)  # a finding does not show it
         for finding in findings:
             self._out.say(audit_finding_text(finding, page, self._width))
 
@@ -226,13 +229,13 @@ def _until_seen(story: tuple[str, ...]) -> tuple[str, ...]:
     return story[: seen[0] + 1] if seen else story
 
 
-def _write_report(scenes: list[Scene], html: Path) -> None:
+def _write_report(scenes: list[Scene], engine: Engine, html: Path) -> None:
     from sexton.report.audit_files import write_html
 
-    write_html(html, _page(scenes))
+    write_html(html, _page(scenes, engine))
 
 
-def _page(scenes: list[Scene]) -> AuditPage:
+def _page(scenes: list[Scene], engine: Engine) -> AuditPage:
     """One audit of all topics, as far as a reader is concerned."""
     from sexton.cli.audit_run import Request
     from sexton.cli.audit_show import page_of
@@ -247,5 +250,6 @@ def _page(scenes: list[Scene]) -> AuditPage:
         surveys[-1].finished_ms,
     )
     topics = tuple(scene.outcome.topic for scene in scenes)
-    request = Request({BOOTSTRAP_SERVERS: "localhost:9092"}, topics, show_keys=True)
+    settings = {BOOTSTRAP_SERVERS: "localhost:9092"}
+    request = Request(settings, topics, engine=engine, show_keys=True)
     return page_of(whole, request, list(whole.findings), 0)
