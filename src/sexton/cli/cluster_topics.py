@@ -92,7 +92,8 @@ def command(
         raise ConfigError("--delete", "does not go with --create", "do one, then the other")
     if not create and (partitions or replication_factor or configs):
         why = "go with --create only"
-        raise ConfigError("--partitions, --replication-factor, --config", why, "leave them out")
+        hint = "to make a topic: sexton cluster topics NAME --create"
+        raise ConfigError("--partitions, --replication-factor, --config", why, hint)
 
     async def work(client: Client) -> Topology:
         from sexton.client import admin
