@@ -33,7 +33,7 @@ ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs/images"
 COLUMNS, ROWS = 96, 50
 ACT = ("── As Apache Kafka", "2. ")  # the picture shows the heading and the first act
-REPORT_SIZE, PAGE_SIZE = "1200,1400", "1200,700"
+REPORT_SIZE, PAGE_SIZE = "1200,1400", "1200,740"
 SERVED = re.compile(r"http://\S+")
 
 

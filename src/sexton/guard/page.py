@@ -74,7 +74,8 @@ def html(status: Status) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="refresh" content="{AGAIN_S}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(_verdict(status)[1])}</title><style>{STYLE}</style></head>\n"
+        f"<title>{escape(_verdict(status)[1])} · sexton guard</title>"
+        f"<style>{STYLE}</style></head>\n"
         f"<body>{''.join(parts)}</body></html>\n"
     )
 
@@ -97,6 +98,7 @@ def _heading(status: Status) -> str:
     if status.last_seen_ms is not None:
         seen = f"{long(max(status.now_ms - status.last_seen_ms, 0) / 1000)} ago"
     lines = [
+        '<p class="dim">sexton guard</p>',
         f'<h1 class="{colour}">{escape(sentence)}</h1>',
         (
             f'<p class="dim">cluster <code>{escape(status.cluster_id or "?")}</code>, guard '
@@ -133,7 +135,7 @@ def _findings(status: Status) -> str:
         )
         for each in loud
     ]
-    return "<h2>To look at</h2>" + _table(("", "where", "what", "what to do"), rows)
+    return _table("To look at", ("severity", "where", "what", "what to do"), rows)
 
 
 def _when(time_ms: int | None) -> str:
@@ -155,7 +157,7 @@ def _frozen_topics(status: Status, topics: Sequence[TopicStatus]) -> str:
         for topic in topics
     ]
     head = ("topic", "state", "why", "since", "for", "held back")
-    return "<h2>Held</h2>" + _table(head, rows, numbers=(4, 5))
+    return _table("Held", head, rows, numbers=(4, 5))
 
 
 def _since(status: Status, topic: TopicStatus) -> str:
@@ -173,7 +175,7 @@ def _disks(brokers: Iterable[BrokerStatus]) -> str:
         for each in brokers
     ]
     head = ("broker", "room on its fullest disk", "growth of held topics", "full in")
-    return "<h2>Disks</h2>" + _table(head, rows, numbers=(1, 2, 3))
+    return _table("Disks", head, rows, numbers=(1, 2, 3))
 
 
 def _full_in(broker: BrokerStatus) -> str:
@@ -195,7 +197,7 @@ def _lately(status: Status) -> str:
         )
         for deed in reversed(status.lately)
     ]
-    return "<h2>Done lately</h2>" + _table(("when", "what", "topic", "why"), rows)
+    return _table("Done lately", ("when", "what", "topic", "why"), rows)
 
 
 def _free_topics(topics: Sequence[TopicStatus]) -> str:
@@ -214,10 +216,15 @@ def _free_topics(topics: Sequence[TopicStatus]) -> str:
     left = len(topics) - len(rows)
     more = f'<p class="dim">and {left} more</p>' if left else ""
     head = ("topic", "promise", "delete.retention.ms")
-    return f"<h2>Free ({len(topics)})</h2>" + _table(head, rows, numbers=(2,)) + more
+    return _table(f"Free ({len(topics)})", head, rows, numbers=(2,)) + more
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:
+def _table(
+    title: str,
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numbers: Sequence[int] = (),
+) -> str:
     def cells(tag: str, texts: Sequence[str]) -> str:
         return "".join(
             f"<{tag}{' class=number' if at in numbers else ''}>{text}</{tag}>"
@@ -225,4 +232,5 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence
         )
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return scrolled(f"<table><tr>{cells('th', head)}</tr>{body}</table>", "table")
+    table = f"<table><tr>{cells('th', head)}</tr>{body}</table>"
+    return f"<h2>{title}</h2>{scrolled(table, title)}"

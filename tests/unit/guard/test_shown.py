@@ -43,6 +43,8 @@ def test_the_page_says_what_is_held_and_for_how_long_that_can_go_on() -> None:
     for words in ("1 topic held", "replica 3 is offline", "4.0 MB", "1 min", "2 h 30 min"):
         assert words in shown, words
     assert "cannot be protected" in shown
+    assert "<title>1 topic held · sexton guard</title>" in shown  # one tab among many
+    assert 'aria-label="Held"' in shown  # one region among several
     assert "&lt;b&gt;orders" in shown and "<b>orders" not in shown
 
 
