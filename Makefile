@@ -50,7 +50,7 @@ pages: $(READY)
 
 docs: pages ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "docs: open site/index.html"
+	@echo "docs: open site/index.html; to search it: $(BIN)/python -m http.server -d site"
 
 fmt: pages ## format the code, mend what ruff can mend, write generated pages again
 	$(BIN)/ruff check --fix $(SOURCES)
