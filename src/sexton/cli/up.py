@@ -224,8 +224,10 @@ def _announce(ready: Ready) -> None:
         f"  bootstrap servers  {cluster.bootstrap_servers}",
         f"  data               {cluster.data}",
     ]
+    login = ""
     if cluster.config.listener.protocol != "PLAINTEXT":
         lines.append(f"  security.protocol  {cluster.config.listener.protocol}")
+        login = " --command-config client.properties"
     if ready.metrics is not None:
         lines.append(f"  metrics            {ready.metrics}")
     lines += [
@@ -233,7 +235,7 @@ def _announce(ready: Ready) -> None:
         "  In another terminal:",
         f"    sexton cluster status{elsewhere}",
         f"    sexton cluster offsets --watch{elsewhere}",
-        f"    kafka-topics.sh --bootstrap-server {first} --list",
+        f"    kafka-topics.sh --bootstrap-server {first} --list{login}",
         "",
         "Ctrl-C stops it; topics and records stay.",
     ]
