@@ -8,8 +8,22 @@ import typer
 
 from sexton.cli.options import Policy
 
+
+def scenario_names() -> list[str]:
+    from sexton.lab.divergences import LAB
+    from sexton.lab.stores_eos import STORIES
+
+    return [*LAB, *STORIES]
+
+
+def _begun(incomplete: str) -> list[str]:
+    """What a shell offers after TAB."""
+    return [name for name in scenario_names() if name.startswith(incomplete)]
+
+
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="A scenario of `sexton lab list`.")
+    str,
+    typer.Argument(metavar="NAME", help="A scenario of `sexton lab list`.", autocompletion=_begun),
 ]
 OnOption = Annotated[
     str,

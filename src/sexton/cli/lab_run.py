@@ -17,6 +17,7 @@ from sexton.cli.lab_options import (
     OnOption,
     PolicyOption,
     StepOption,
+    scenario_names,
 )
 from sexton.cli.lab_telling import Teller
 from sexton.cli.options import FormatOption, Policy
@@ -152,8 +153,5 @@ def _scenario(name: str) -> Scenario:
     from sexton.lab.divergences import LAB
 
     if name not in LAB:
-        from sexton.lab.stores_eos import STORIES
-
-        there = ", ".join([*LAB, *STORIES])
-        raise ConfigError(name, "is no scenario", f"there are {there}")
+        raise ConfigError(name, "is no scenario", f"there are {', '.join(scenario_names())}")
     return LAB[name]

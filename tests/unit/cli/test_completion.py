@@ -27,6 +27,7 @@ def test_a_shell_is_given_what_makes_it_ask(shell: str) -> None:
         ("sexton gu", {"guard"}),
         ("sexton lab ", {"list", "run"}),
         ("sexton audit --eng", {"--engine"}),
+        ("sexton lab run eos", {"eos-checkpoint", "eos-offsets", "eos-streams"}),
     ],
 )
 def test_a_shell_is_told_what_could_come_next(typed: str, offered: set[str]) -> None:
