@@ -38,16 +38,11 @@ from sexton.base.errors import PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
-from sexton.client.connection import refused
+from sexton.client.epochs import end_of_epoch
 from sexton.client.newest import newest_topology
 from sexton.client.replica import CHUNK_BYTES, Chunk, Isolation, Replica
 from sexton.client.retrying import PATIENT, Patience, Trying
 from sexton.client.topology import PartitionPlace, Topology, may_be_same
-from sexton.protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 from sexton.protocol.wire import ZERO_UUID
 
 NO_ID = ZERO_UUID  # of a topic in a cluster that has no topic ids
@@ -173,18 +168,8 @@ class PartitionReader:
         epoch = newest.header.partition_leader_epoch
         if epoch < 0:
             return  # written before there were epochs
-        topic, number = self.partition
-        asked = OffsetForLeaderPartition(number, leader.leader_epoch, epoch)
-        request = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic(topic, [asked])])
         connection = await leader.connected()
-        answer = await connection.ask(request)
-        try:
-            told = answer.topics[0].partitions[0]
-        except IndexError:
-            why = f"OffsetForLeaderEpoch of {leader} is answered without it"
-            raise PeerError(connection.peer, why) from None
-        if told.error_code:
-            raise refused(told.error_code, f"epochs of {leader}")
+        told = await end_of_epoch(connection, self.partition, leader.leader_epoch, epoch)
         if told.leader_epoch < epoch or told.end_offset < offset:
             raise LogTruncated(str(self.partition), offset, told.end_offset)
 

@@ -24,7 +24,7 @@ transaction by being written to. Before, they are announced (AddPartitionsToTxn,
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from sexton.base.errors import ConfigError, PeerError, Refused, SextonError
@@ -103,6 +103,8 @@ class Committed:
 
     offset: int
     metadata: str
+    # Of the last record before it; -1: nobody has said so. It is the same commit without it.
+    leader_epoch: int = field(default=-1, compare=False)
 
 
 class _TryingTransactions(Trying):
@@ -263,7 +265,8 @@ async def _offset_of(
         raise refused(result.error_code, f"the offset of the group {group} for {at}")
     if result.committed_offset < 0:
         return None
-    return Committed(result.committed_offset, result.metadata or "")
+    epoch = result.committed_leader_epoch
+    return Committed(result.committed_offset, result.metadata or "", epoch)
 
 
 async def _offset_taken(
@@ -271,7 +274,7 @@ async def _offset_taken(
 ) -> Connection:
     """By whom it was."""
     entry = TxnOffsetCommitRequestPartition(
-        at.partition, committed.offset, committed_metadata=committed.metadata
+        at.partition, committed.offset, committed.leader_epoch, committed.metadata
     )
     request = TxnOffsetCommitRequest(
         transaction.transactional_id, group, transaction.producer_id, transaction.epoch,

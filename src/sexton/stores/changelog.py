@@ -20,6 +20,7 @@ from sexton.client.admin import create_topic, standings
 from sexton.client.client import Client
 from sexton.client.configs import topic_configs
 from sexton.client.connection import refused
+from sexton.client.epochs import ends_at
 from sexton.client.news import asked_around
 from sexton.client.reading import PartitionReader
 from sexton.client.replica import Isolation
@@ -30,11 +31,6 @@ from sexton.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
-)
-from sexton.protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
 )
 from sexton.stores.fetching import now_ms
 from sexton.stores.rows import Rows, rows_of
@@ -119,7 +115,7 @@ async def _bounds(
     said = standing[0]
     parts_at = None
     if leader_epoch >= 0 and position >= 0:
-        parts_at = await _parts_at(client, place, leader_epoch)
+        parts_at = await ends_at(client, place, leader_epoch)
     log_end = max(said.log_end, high_watermark)
     epoch = place.leader_epoch  # by which it was asked: a leader of another one refuses
     return Bounds(said.log_start, high_watermark, log_end, said.mtro, parts_at, epoch)
@@ -139,35 +135,6 @@ async def _high_watermark(client: Client, place: PartitionPlace) -> int:
     if told.error_code:
         raise refused(told.error_code, f"the end of {place.partition}")
     return told.offset
-
-
-async def parts_at(client: Client, at: TopicPartition, epoch: int, least_epoch: int) -> int | None:
-    """Where the log of that epoch ended, in the words of who leads in `least_epoch` or after it."""
-
-    async def ask() -> int | None:
-        place = await client.place(at)
-        if place.leader < 0 or 0 <= place.leader_epoch < least_epoch:
-            raise Refused(KafkaError.LEADER_NOT_AVAILABLE, f"nobody is said to lead {at} now")
-        return await _parts_at(client, place, epoch)
-
-    return await asked_around(client, ask, _PATIENCE)
-
-
-async def _parts_at(client: Client, place: PartitionPlace, epoch: int) -> int | None:
-    """Where the leader's log of that epoch ended."""
-    topic, number = place.partition
-    asked = OffsetForLeaderPartition(number, place.leader_epoch, epoch)
-    request = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic(topic, [asked])])
-    connection = await client.broker(place.leader)
-    answer = await connection.ask(request)
-    try:
-        told = answer.topics[0].partitions[0]
-    except IndexError:
-        why = f"OffsetForLeaderEpoch of {place.partition} is answered without it"
-        raise PeerError(connection.peer, why) from None
-    if told.error_code:
-        raise refused(told.error_code, f"epochs of {place.partition}")
-    return told.end_offset if told.end_offset >= 0 else None
 
 
 async def mtro(client: Client, at: TopicPartition) -> int | None:

@@ -20,6 +20,8 @@ from collections.abc import Callable
 
 from sexton.base.errors import SextonError
 from sexton.base.partitions import TopicPartition
+from sexton.client.epochs import parts_at
+from sexton.client.retrying import Patience
 from sexton.machines.stores import Task
 from sexton.machines.stores_events import Processed
 from sexton.machines.stores_phases import Running
@@ -30,6 +32,7 @@ from sexton.stores.local import Local
 from sexton.stores.rows import Rows
 from sexton.stores.surroundings import Surroundings
 
+_PATIENCE = Patience(timeout_ms=30_000, backoff_ms=20)
 _QUIET_S = 0.5  # between two looks at the clock while there is no input
 _HINT = "reset the group's offsets and take a new application id, if they may be skipped"
 
@@ -98,7 +101,7 @@ class Processing:
         if epoch < 0:
             return
         client = self._around.client
-        ends = await changelogs.parts_at(client, self._at, epoch, leader_epoch)
+        ends = await parts_at(client, self._at, epoch, leader_epoch, _PATIENCE)
         if ends is not None and ends < reached:
             raise InputGone(
                 self._at,

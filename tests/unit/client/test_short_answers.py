@@ -12,6 +12,7 @@ from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
 from sexton.client import config_changes, transaction_lists, transactions
 from sexton.client.client import Client
+from sexton.client.epochs import ends_at
 from sexton.client.reading import PartitionReader
 from sexton.client.replica import Chunk, Replica
 from sexton.client.retrying import Patience
@@ -93,7 +94,7 @@ def test_epochs_without_the_partition(topics: list[OffsetForLeaderTopicResult]) 
     leader = Replica(cast("Any", lambda: broker.broker(1)), AT, 1, leader_epoch=3)
     last = Chunk(memoryview(at_offset(Writer().batch("a=1"), 4)), 5, 0, 5, 5, ())
     found = told(PartitionReader(client, AT)._goes_on(leader, last, 5))
-    assert found == "broker 1: OffsetForLeaderEpoch of t-0 on broker 1 is answered without it"
+    assert found == "broker 1: OffsetForLeaderEpoch of t-0 is answered without it"
 
 
 def describe(monkeypatch: pytest.MonkeyPatch, *answers: tuple[type, object]) -> str:
@@ -168,7 +169,7 @@ def test_no_word_about_the_offset_of_a_transaction(monkeypatch: pytest.MonkeyPat
         (
             OffsetForLeaderEpochRequest,
             OffsetForLeaderEpochResponse(),
-            lambda client, place: changelog._parts_at(client, place, 3),
+            lambda client, place: ends_at(client, place, 3),
         ),
     ],
 )

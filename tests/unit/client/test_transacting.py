@@ -44,6 +44,7 @@ class Coordinator:
     peer = "broker 1"
 
     def __init__(self, *told: tuple[str, int, KafkaError]) -> None:
+        self.asked: list[Any] = []
         self.coordinators = {(GROUP, "g"): 1, (TRANSACTION, "x"): 1}
         self._told = told
 
@@ -54,6 +55,7 @@ class Coordinator:
         """There is nobody else."""
 
     async def ask(self, request: Any, _versions: Any) -> Any:
+        self.asked.append(request)
         if isinstance(request, AddPartitionsToTxnRequest):
             return AddPartitionsToTxnResponse(
                 results_by_topic_v3_and_below=[
@@ -82,6 +84,17 @@ def test_an_offset_is_committed_if_that_is_said() -> None:
     with pytest.raises(Refused) as raised:
         commit(("t", 0, KafkaError.PRODUCER_FENCED))
     assert raised.value.error is KafkaError.PRODUCER_FENCED
+
+
+def test_it_goes_with_the_leader_epoch_of_the_last_record_before_it() -> None:
+    coordinator = Coordinator(("t", 0, KafkaError.NONE))
+    committed, transaction = Committed(5, "said", 3), Transaction("x", 7, 0, IMPLIED)
+    client = cast("Client", coordinator)
+    asyncio.run(commit_offset(client, transaction, "g", AT, committed, AT_ONCE))
+    [request] = coordinator.asked
+    [sent] = request.topics[0].partitions
+    assert (sent.committed_offset, sent.committed_leader_epoch) == (5, 3)
+    assert sent.committed_metadata == "said"
 
 
 @pytest.mark.parametrize("told", [(), (("t", 1, KafkaError.NONE),), (("u", 0, KafkaError.NONE),)])
