@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
@@ -10,13 +9,12 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from sexton.base.partitions import TopicPartition as Place
-from sexton.client.admin import UNCLEAN, elect
-from sexton.client.client import Client
 from sexton.retry import Message, OrderedRetry
 from sexton.testing import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.retry.harness import PATIENCE_S, send
 from tests.stores.harness import delete_before
+from tests.stores.unclean import changed_history
 
 
 def _commit(servers: str, offset: int) -> None:
@@ -90,23 +88,12 @@ def test_one_that_is_cut_while_it_is_read_is_not_read_on(caplog: pytest.LogCaptu
             cluster.wait_for("orders", 0, lambda state: state.isr == (1,))
             send(servers, "orders", 1, range(3, 6))
             until(lambda: retry.standings[0].position == 6, "all are handled", PATIENCE_S)
-            _begin_again_with(cluster, 2)
+            changed_history(cluster, "orders")
             send(servers, "orders", 1, range(6, 8))
             told = "orders-0: ends at 5, and the group g has committed 6"
             until(lambda: told in caplog.text, "told", PATIENCE_S)
+            send(servers, "orders", 1, range(8, 10))
+            told = "orders-0: parts at 3 from what was handled, and the group g has committed 6"
+            until(lambda: told in caplog.text, "that it is longer by now helps nobody", PATIENCE_S)
             assert [each.ready for each in retry.standings] == [False]
     assert handled == [b"0:%d" % number for number in range(6)]
-
-
-def _begin_again_with(cluster: EmbeddedCluster, broker: int) -> None:
-    """It leads, with what it had before it was killed."""
-
-    async def made_leader() -> None:
-        async with Client(cluster.bootstrap_servers) as client:
-            [election] = await elect(client, [Place("orders", 0)], UNCLEAN)
-            assert election.elected, election
-
-    cluster.kill(1)
-    cluster.wait_for("orders", 0, lambda state: state.leader == -1)
-    cluster.restart(broker)
-    asyncio.run(made_leader())

@@ -11,7 +11,8 @@ there. From the beginning, all comes again; it is left out here, and sought once
 It also goes there if a log was cut: an unclean election has made a leader of somebody who does not
 have all of it. Then it does so after the next seek as well, and what is written from now on lies in
 front of what was taken: to leave that out would be to lose it. So who goes back a second time is
-started up again, and a start tells if the log ends too soon.
+started up again, and a start tells if the log ends too soon. By then it may have grown, and all of
+it seem to go on: that a leader is new is seen by its messages (`epochs`), and it is asked.
 
 A partition that is resumed is fetched again when librdkafka's thread for its broker next looks at
 it. If nothing else happens, it sleeps for a second first: to resume a partition does not wake it.
@@ -136,11 +137,11 @@ class Inflow:
         if first < owned.taken or last - first < len(messages) - 1:  # it went back, or does here
             messages = _rising(messages, owned.taken)
             if not messages and owned.is_sought_again:
-                owned.went_back = True
+                owned.in_doubt = "went back"
             elif not messages:
                 self._seek_again(owned)
         if messages:
-            owned.taken = messages[-1].offset() + 1
+            owned.take(messages)
         return messages
 
     def _seek_again(self, owned: Owned) -> None:

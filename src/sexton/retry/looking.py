@@ -76,7 +76,7 @@ async def look(
             for at in main
         )
     )
-    return [Seen(task.name, task, ends[at]) for (task, _), at in zip(tasks, main, strict=True)]
+    return [Seen(each.task.name, each.task, ends[at]) for each, at in zip(tasks, main, strict=True)]
 
 
 async def look_with_letters(

@@ -43,7 +43,9 @@ COUNTERS = tuple(found[1] for name in METRICS if (found := _TOTAL.fullmatch(name
 LABELS: dict[str, dict[str, tuple[str, ...]]] = {
     "attempts": {"outcome": tuple(each.value for each in Outcome)},
     "commits": {"ended": ("committed", *get_args(Ended))},
-    "starts": {"why": ("assigned", "asked", "failed start", "went back", *get_args(Ended))},
+    "starts": {
+        "why": ("assigned", "asked", "failed start", "went back", "new leader", *get_args(Ended))
+    },
     "reports": {"code": ()},
 }
 

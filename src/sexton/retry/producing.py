@@ -368,8 +368,10 @@ def _free(producer: Producer) -> None:
         pass  # it is no longer needed
 
 
-def offset_for(name_topic: str, partition: int, position: int, metadata: str) -> TopicPartition:
-    return TopicPartition(name_topic, partition, position, metadata)
+def offset_for(
+    topic: str, partition: int, position: int, metadata: str, epoch: int
+) -> TopicPartition:
+    return TopicPartition(topic, partition, position, metadata, epoch)
 
 
 # ── the thread ──

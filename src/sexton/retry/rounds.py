@@ -162,7 +162,7 @@ class Rounds:
         commit = task.finish(of.round, now())
         self._count(of)
         if commit.changes or of.outputs or commit.position != before:
-            return [(owned, task, part_of(task, commit, of))]
+            return [(owned, task, part_of(owned, task, commit, of))]
         task.confirmed()
         return []
 
@@ -172,9 +172,10 @@ class Rounds:
             self._counters.count("attempts", ended.count(outcome), outcome=outcome.value)
 
 
-def part_of(task: Task, commit: Any, of: RoundOfTask | None) -> Part:
+def part_of(owned: Owned, task: Task, commit: Any, of: RoundOfTask | None) -> Part:
+    epoch = owned.epochs.before(commit.position)
     topic, partition = task.name.topic, task.name.partition
-    offset = offset_for(topic, partition, commit.position, commit.metadata)
+    offset = offset_for(topic, partition, commit.position, commit.metadata, epoch)
     return Part(task.name, commit, of, offset)
 
 

@@ -30,6 +30,7 @@ from sexton.report.serving import Server
 from sexton.retry.background import Background
 from sexton.retry.commits import Commits, done
 from sexton.retry.config import RetryConfig
+from sexton.retry.doubts import ask_new_leaders, start_again
 from sexton.retry.handlers import Handling, Plan
 from sexton.retry.inflow import Inflow
 from sexton.retry.membership import Membership, membership
@@ -47,6 +48,7 @@ from sexton.retry.producing import (
 from sexton.retry.records_out import Part
 from sexton.retry.rights import Rights
 from sexton.retry.rounds import Begun, CalmOne, Entry, Rounds, Running, now, part_of
+from sexton.retry.starting import StartedUp
 from sexton.retry.tasks_io import TasksIo
 from sexton.retry.telling import Telling
 from sexton.retry.topics import Shape
@@ -182,12 +184,13 @@ class Service:
     # ── one turn ──
 
     def _step(self) -> None:
-        self._start_who_went_back()
+        start_again(self._owned, self._settle, self._start)
         self._take_started()
         self._take_tails()
         self._telling.tell_rest()
         under_way = self._commits.is_under_way
         polled = self._inflow.take(0.0 if under_way else self._idle_s())
+        ask_new_leaders(self._io, self._owned, polled, self._wait)
         if not polled and under_way:
             self._settle()
             return
@@ -332,16 +335,6 @@ class Service:
         owned.starting = self._io.start_up(owned.name, pause_s)
         self.counters.count("starts", why=why)
 
-    def _start_who_went_back(self) -> None:
-        back = [each for each in self._all() if each.went_back and each.task is not None]
-        if back:
-            self._settle()
-        for owned in back:
-            if owned.task is not None:  # the group has not taken it away meanwhile
-                about = {"task": str(owned.name), "position": owned.taken}
-                log.warning("%s: is read again from before %d", *about.values(), extra=about)
-                self._start(owned, "went back")
-
     def _take_started(self) -> None:
         entries: list[Entry] = []
         if any(each.starting or each.started for each in self._owned.values()):
@@ -360,16 +353,16 @@ class Service:
                 text = "%s: ready at %d, %d messages wait, it took %.3f s"
                 log.info(text, *about.values(), extra=about)
                 if commit is not None:
-                    entries.append((owned, task, part_of(task, commit, None)))
+                    entries.append((owned, task, part_of(owned, task, commit, None)))
                 else:
                     self._confirmed(owned, task)
         if entries:
             self._commit(entries)
 
-    def _take(self, owned: Owned, starting: Future[tuple[Task, int]]) -> None:
+    def _take(self, owned: Owned, starting: Future[StartedUp]) -> None:
         owned.starting = None
         try:
-            owned.started, owned.tail_at = starting.result()
+            owned.has_started(starting.result())
         except CancelledError:
             pass
         except ConfigError:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
+from sexton.client.epochs import parts_at
 from sexton.client.listing import EARLIEST, LATEST, list_offsets
-from sexton.client.retrying import Patience
+from sexton.client.retrying import PATIENT, Patience
 from sexton.client.transacting import stable_offset
 from sexton.machines.retry_columns import Rows
 from sexton.machines.retry_records import TaskName
@@ -45,6 +46,12 @@ from sexton.retry.topics import Names
 STABLE = Patience(timeout_ms=900_000, backoff_ms=10, most_backoff_ms=250)
 
 
+class StartedUp(NamedTuple):
+    task: Task  # ready to be reaped and run
+    tail_from: int  # where the tail of its retry topic begins
+    epoch: int  # in which the last message before its position was written; -1: not known
+
+
 async def start_up(
     client: Client,
     names: Names,
@@ -56,8 +63,8 @@ async def start_up(
     main_id: bytes = b"",
     *,
     to_run: bool = False,
-) -> tuple[Task, int]:
-    """A task that is ready to be reaped and run, and where the tail of its retry topic begins.
+) -> StartedUp:
+    """One task, as a new owner begins with it.
 
     `to_run`: whoever only looks need not be able to, and writes nothing. `main_id` is that of the
     main topic, for one who runs what is in it.
@@ -77,7 +84,7 @@ async def start_up(
             case ReadKeys(orphans):
                 effects = starting.handle(await asking.keys(orphans))
             case Started(task):
-                return task, asking.tail_from
+                return await asking.started(task)
             case InitProducer():
                 raise AssertionError("one producer for all tasks: it was initialised before")
             case _:
@@ -108,6 +115,7 @@ class _Asking:
         self._locks = TopicPartition(names.locks, name.partition)
         self._retries = TopicPartition(names.retry, name.partition)
         self._has_asked = False
+        self._epoch = -1
         self.tail_from = 0
 
     async def committed(self) -> Committed:
@@ -117,6 +125,7 @@ class _Asking:
         found = await stable_offset(self._client, self._group, self._main, STABLE)
         if found is not None:
             begins = await self._has(found.offset) if self._to_run else 0
+            self._epoch = found.leader_epoch
             return Committed(found.offset, metadata_in(found.metadata), begins)
         starts = await list_offsets(self._client, {self._main: self._reset})
         return Committed(starts[self._main], None)
@@ -133,14 +142,26 @@ class _Asking:
         )
         if last[self._main] < position:
             self._client.look_elsewhere()
-            why = (
-                f"ends at {last[self._main]}, and the group {self._group} has committed {position}"
-            )
-            hint = (
-                "was it cut by an unclean election? Stop all instances and set the group's offset"
-            )
-            raise PeerError(str(self._main), why, hint)
+            raise self._cut(f"ends at {last[self._main]}", position)
         return first[self._main]
+
+    async def started(self, task: Task) -> StartedUp:
+        """PeerError if main was cut before the position, however long it has grown since.
+
+        Epochs are those of one topic. If the lock topic does not say that it is this one, somebody
+        may have moved the group's offset here, and they count for nothing.
+        """
+        epoch, position = -1 if task.stale.unnamed else self._epoch, task.position
+        if self._to_run and epoch >= 0:
+            ends = await parts_at(self._client, self._main, epoch, epoch, PATIENT)
+            if ends is not None and ends < position:
+                raise self._cut(f"parts at {ends} from what was handled", position)
+        return StartedUp(task, self.tail_from, epoch)
+
+    def _cut(self, how: str, position: int) -> PeerError:
+        why = f"{how}, and the group {self._group} has committed {position}"
+        hint = "was it cut by an unclean election? Stop all instances and set the group's offset"
+        return PeerError(str(self._main), why, hint)
 
     async def ends(self) -> Ends:
         locks, retries = await asyncio.gather(self._end(self._locks), self._end(self._retries))

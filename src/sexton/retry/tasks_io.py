@@ -2,6 +2,7 @@
 
 prepare     topics made and checked, once
 start_up    one task, after another look at the topics
+has         what was taken from main: does a new leader have it?
 payloads    messages of the retry topic, by id
 headers_at  those of a message of the main topic that confluent-kafka cannot show
 tails       what was written to retry topics since: operators' commands; and has main grown, or is
@@ -20,23 +21,27 @@ from time import monotonic
 from sexton.base.errors import ConfigError, PeerError, Refused, SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.client.agreeing import known
+from sexton.client.epochs import parts_at
 from sexton.client.listing import EARLIEST, LATEST, list_offsets
 from sexton.client.replica import Isolation
+from sexton.client.retrying import Patience
 from sexton.client.rights import DENIED
 from sexton.client.transacting import stable_offset
 from sexton.machines.retry_columns import Rows, last_of_each
 from sexton.machines.retry_records import COMMAND, TaskName, Watermark
 from sexton.machines.retry_settings import Standing, check_growth
-from sexton.machines.retry_task import Row, Task
+from sexton.machines.retry_task import Row
 from sexton.retry.background import Background
 from sexton.retry.config import RetryConfig
+from sexton.retry.epochs import Doubt
 from sexton.retry.headers import Headers
 from sexton.retry.messages import Payload
 from sexton.retry.owned import Owned
 from sexton.retry.reading import headers_at, payload_in, read_to, retry_records
-from sexton.retry.starting import STABLE, metadata_in, start_up
+from sexton.retry.starting import STABLE, StartedUp, metadata_in, start_up
 from sexton.retry.topics import Shape, check, prepare
 
+SOON = Patience(timeout_ms=5_000, backoff_ms=20)  # everything else waits meanwhile
 SLOW_S = 30.0  # a start that takes longer is told of, each time that it has taken as long again
 
 Tail = tuple[TaskName, list[Row], int]
@@ -94,10 +99,10 @@ class TasksIo:
 
     # ── starts ──
 
-    def start_up(self, name: TaskName, pause_s: float) -> Future[tuple[Task, int]]:
+    def start_up(self, name: TaskName, pause_s: float) -> Future[StartedUp]:
         return self._background.submit(self._start_up(name, pause_s))
 
-    async def _start_up(self, name: TaskName, pause_s: float) -> tuple[Task, int]:
+    async def _start_up(self, name: TaskName, pause_s: float) -> StartedUp:
         if pause_s:
             await asyncio.sleep(pause_s)
         config, client = self._config, self._background.client
@@ -121,6 +126,21 @@ class TasksIo:
             why = f"had {self._partitions} partitions and has {shape.partitions}"
             hint = "keys have moved: let the group settle, then start all instances again"
             raise ConfigError(names.main, why, hint)
+
+    def has(self, name: TaskName, doubts: list[Doubt], leader_epoch: int) -> Future[bool]:
+        """Has who leads main in that epoch, or after it, all of this? False, too, if none says."""
+        return self._background.submit(self._has(name, doubts, leader_epoch))
+
+    async def _has(self, name: TaskName, doubts: list[Doubt], leader_epoch: int) -> bool:
+        client, at = self._background.client, TopicPartition(name.topic, name.partition)
+        try:
+            for position, epoch in doubts:
+                ends = await parts_at(client, at, epoch, leader_epoch, SOON)
+                if ends is not None and ends < position:
+                    return False
+        except (PeerError, Refused):
+            return False
+        return True
 
     # ── messages that wait ──
 

@@ -1,0 +1,274 @@
+"""An unclean election of main's leader: an offset may be one among other messages.
+
+    broker 1    leads main, and has everything; broker 2 is away
+    group       has committed 6, of which 3 to 5 are on broker 1 alone
+                ── broker 1 goes, broker 2 comes back and is made the leader ──
+    main        other messages come at 3, 4, 5 and 6
+    group       must not go on at 6: three that were acknowledged would never be handled
+
+While main ends before the offset, that alone tells (`test_main_is_cut`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import pytest
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from sexton.base.partitions import TopicPartition as Place
+from sexton.lab.looking import replica_logs
+from sexton.machines.retry_records import MAIN_ID
+from sexton.retry import Message, OrderedRetry, Retry
+from sexton.retry.epochs import Epochs
+from sexton.retry.inflow import Inflow
+from sexton.testing import EmbeddedCluster
+from sexton.testing.waiting import until
+from tests.retry.harness import PATIENCE_S, send
+from tests.stores.harness import delete_before
+from tests.stores.unclean import changed_history
+
+PARTED = "orders-0: parts at 3 from what was handled, and the group g has committed 6"
+
+
+class Stage:
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster, self.servers = cluster, cluster.bootstrap_servers
+        self.handled: list[bytes] = []
+
+    def service(self, *failing: bytes, **more: Any) -> OrderedRetry:
+        def handle(message: Message) -> None:
+            if message.value in failing:
+                raise Retry("the other service is down", after_s=0.1)
+            self.handled.append(message.value)
+
+        return OrderedRetry(
+            handle, topic="orders", group="g", bootstrap_servers=self.servers, replication=3, **more
+        )
+
+    def elects(self, leader: int) -> None:
+        self.cluster.elect("orders", 0, leader)
+
+    def send(self, *numbers: int) -> None:
+        send(self.servers, "orders", 1, numbers)
+
+    def wait_for(self, retry: OrderedRetry, position: int) -> None:
+        def is_there() -> bool:
+            return [each.position for each in retry.standings if each.ready] == [position]
+
+        until(is_there, f"all up to {position} is handled", PATIENCE_S)
+
+    def handles_6(self, retry: OrderedRetry) -> None:
+        """The last three are on broker 1 alone."""
+        self.send(0, 1, 2)
+        self.wait_for(retry, 3)
+        self.cluster.kill(2)
+        self.cluster.wait_for("orders", 0, lambda state: state.isr == (1,))
+        self.send(3, 4, 5)
+        self.wait_for(retry, 6)
+
+    def is_cut_and_grows(self) -> None:
+        changed_history(self.cluster, "orders")
+        self.send(6, 7, 8, 9)
+
+    def committed(self) -> TopicPartition:
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "g"})
+        try:
+            [found] = consumer.committed([TopicPartition("orders", 0)], PATIENCE_S)
+        finally:
+            consumer.close()
+        return found
+
+    def set_offset(self, to: int) -> None:
+        """As kafka-consumer-groups.sh does it."""
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        offsets = ConsumerGroupTopicPartitions("g", [TopicPartition("orders", 0, to)])
+        admin.alter_consumer_group_offsets([offsets])["g"].result(PATIENCE_S)
+
+
+def values(*numbers: int) -> list[bytes]:
+    return [b"0:%d" % number for number in numbers]
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with EmbeddedCluster(3) as cluster:
+        cluster.create_topic("orders", [[1, 2]])
+        yield Stage(cluster)
+
+
+@pytest.mark.parametrize("mode", ["transactional", "compensating"])
+def test_a_topic_that_was_cut_and_has_grown_again_is_not_read_on(
+    stage: Stage, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until an operator has looked, and says from where."""
+    with stage.service(mode=mode) as retry:
+        stage.handles_6(retry)
+    stage.is_cut_and_grows()
+    with stage.service(mode=mode) as retry:
+        until(lambda: PARTED in caplog.text, "told", PATIENCE_S)
+        assert [each.ready for each in retry.standings] == [False]
+    assert stage.handled == values(*range(6))
+    stage.set_offset(3)
+    with stage.service(mode=mode) as retry:
+        stage.wait_for(retry, 7)
+    assert stage.handled == values(*range(10))
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """While it is set, main is not read."""
+    right, is_slow = Inflow._poll, threading.Event()
+    paused: list[bool] = []
+
+    def poll(inflow: Inflow, timeout_s: float) -> list[Any]:
+        owned = inflow._owned.values()
+        if is_slow.is_set() and not paused:
+            inflow.pause(owned)
+            paused.append(True)
+        elif paused and not is_slow.is_set():
+            inflow.resume(owned)
+            paused.clear()
+        return right(inflow, timeout_s)
+
+    monkeypatch.setattr(Inflow, "_poll", poll)
+    return is_slow
+
+
+def test_nor_by_an_owner_that_runs(
+    stage: Stage, slow: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    with stage.service() as retry:
+        stage.handles_6(retry)
+        slow.set()
+        stage.is_cut_and_grows()
+        slow.clear()
+        until(lambda: PARTED in caplog.text, "told", PATIENCE_S)
+    assert stage.handled == values(*range(6))
+    assert stage.committed().offset == 6
+
+
+def test_a_new_leader_that_has_everything_is_read_on(stage: Stage) -> None:
+    """Under an owner that runs, and by the next one; and no task is started again for it."""
+    with stage.service() as retry:
+        for number, leader in ((0, 2), (1, 1), (2, 2)):
+            stage.send(number)
+            stage.wait_for(retry, number + 1)
+            assert stage.committed().leader_epoch == number
+            stage.elects(leader)
+        assert retry.count("starts") == 1
+    stage.send(3)
+    with stage.service() as retry:
+        stage.wait_for(retry, 4)
+        assert retry.count("starts") == 1
+    assert stage.handled == values(*range(4))
+    assert stage.committed().leader_epoch == 3
+
+
+def test_an_offset_that_is_committed_again_says_the_same(stage: Stage) -> None:
+    """A message that had to wait is done with; of the new leader there is none yet."""
+    stage.send(0)
+    with stage.service(b"0:0") as retry:
+        stage.wait_for(retry, 1)
+    stage.elects(2)
+    with stage.service() as retry:
+        until(lambda: retry.count("attempts", outcome="done") == 1, "it is done", PATIENCE_S)
+    found = stage.committed()
+    assert (found.offset, found.leader_epoch) == (1, 0)
+    assert "W=1" in (found.metadata or "")
+
+
+def cleaned(stage: Stage) -> None:
+    stage.cluster.clean(force=True)
+    assert list(replica_logs(stage.servers, "orders")[1].stored) == [2], "not even a batch"
+
+
+def deleted(stage: Stage) -> None:
+    delete_before(stage.servers, Place("orders", 0), 2)
+
+
+@pytest.mark.parametrize("leader", [1, 3])
+@pytest.mark.parametrize(
+    ("compaction", "forget"),
+    [("coordinated", cleaned), ("independent", cleaned), ("coordinated", deleted)],
+)
+def test_nor_does_a_log_seem_cut_that_has_forgotten_an_epoch(
+    compaction: Literal["coordinated", "independent"],
+    forget: Callable[[Stage], None],
+    leader: int,
+) -> None:
+    """Nothing of it is left. Broker 3 copies that, and has never seen any of it."""
+    with EmbeddedCluster(3, compaction=compaction) as cluster:
+        cluster.create_topic("orders", [[1, 2]], {"cleanup.policy": "compact,delete"})
+        stage = Stage(cluster)
+        with stage.service() as retry:
+            stage.send(0)
+            stage.wait_for(retry, 1)
+            stage.elects(2)
+            stage.send(1)
+            stage.wait_for(retry, 2)
+        stage.elects(1)
+        stage.send(2)
+        forget(stage)
+        cluster.reassign("orders", 0, [leader])
+        assert stage.committed().leader_epoch == 1
+        with stage.service() as retry:
+            stage.wait_for(retry, 3)
+            assert retry.count("starts") == 1
+    assert stage.handled == values(0, 1, 2)
+
+
+def test_the_epochs_of_another_topic_say_nothing_of_this_one(stage: Stage) -> None:
+    """Somebody has said that it is the same one, moved with its offsets; epochs do not move."""
+    stage.send(0)
+    with stage.service() as retry:
+        stage.wait_for(retry, 1)
+    consumer = Consumer({"bootstrap.servers": stage.servers, "group.id": "g"})
+    said = (stage.committed().metadata or "").rstrip("\0")
+    consumer.commit(offsets=[TopicPartition("orders", 0, 1, said, 7)], asynchronous=False)
+    consumer.close()
+    producer = Producer({"bootstrap.servers": stage.servers})
+    producer.produce("orders.g.locks", key=MAIN_ID, partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    stage.send(1)
+    with stage.service() as retry:
+        stage.wait_for(retry, 2)
+    assert stage.committed().leader_epoch == 0
+
+
+class Read:
+    """A message, as far as it matters here."""
+
+    def __init__(self, offset: int, epoch: int | None) -> None:
+        self.offset, self.leader_epoch = (lambda: offset), (lambda: epoch)
+
+
+def test_each_position_has_the_epoch_of_the_message_before_it() -> None:
+    epochs = Epochs(2)
+    assert epochs.take([Read(5, 2), Read(6, 2)]) == []
+    assert epochs.take([Read(8, 2), Read(9, 3), Read(10, 5)]) == [(9, 2), (10, 3)]
+    assert epochs.take([Read(11, 5)]) == []
+    assert [epochs.before(each) for each in (5, 9, 10, 11, 12)] == [2, 2, 3, 5, 5]
+
+
+def test_what_was_put_back_is_taken_again() -> None:
+    epochs = Epochs()
+    assert epochs.take([Read(5, 0), Read(6, 1)]) == [(6, 0)]
+    assert epochs.take([Read(5, 0)]) == []
+    assert (epochs.latest, epochs.before(6)) == (0, 0)
+    assert epochs.take([Read(6, 1)]) == [(6, 0)]
+
+
+def test_what_is_not_known_is_not_asked_for() -> None:
+    """Of a message as Kafka wrote it before there were epochs; or set by hand, with none."""
+    epochs = Epochs()
+    assert epochs.take([Read(5, None), Read(6, 0), Read(7, None), Read(8, 1)]) == []
+    assert [epochs.before(each) for each in (5, 6, 7, 8, 9)] == [-1, -1, 0, -1, 1]
