@@ -12,18 +12,21 @@ While the input is shorter than the position there is nothing at it, and that is
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
+from sexton.base.partitions import TopicPartition
+from sexton.lab.looking import replica_logs
 from sexton.stores.layout import INPUT_EPOCH, encode_epoch
 from sexton.testing.embedded import EmbeddedCluster
 from tests.stores.counting import INPUT, SINK, app
 from tests.stores.harness import (
     CHANGELOG,
     committed,
+    delete_before,
     make_topics,
     placed,
     state,
@@ -99,6 +102,40 @@ def test_a_new_leader_that_has_everything_is_read_on(
         wait_until_done(next_one, 5)
         assert state(next_one, 0) == {"a": 5}
     assert epochs_of(servers) == [encode_epoch(each) for each in (0, 1, 2, 3)]
+
+
+def cleaned(three: EmbeddedCluster) -> None:
+    three.clean(force=True)
+    assert list(replica_logs(three.bootstrap_servers, INPUT)[1].stored) == [2], "not even a batch"
+
+
+def deleted(three: EmbeddedCluster) -> None:
+    delete_before(three.bootstrap_servers, TopicPartition(INPUT, 0), 2)
+
+
+@pytest.mark.parametrize("leader", [1, 3])
+@pytest.mark.parametrize("forget", [cleaned, deleted])
+def test_a_log_that_has_forgotten_an_epoch_does_not_seem_cut(
+    three: EmbeddedCluster, tmp_path: Path, forget: Callable[[EmbeddedCluster], None], leader: int
+) -> None:
+    """Nothing of it is left. Broker 3 copies that, and has never seen any of it."""
+    servers = three.bootstrap_servers
+    three.alter_topic(INPUT, {"cleanup.policy": "compact,delete"})
+    forgotten = Producer(
+        {"bootstrap.servers": servers}
+    )  # without an id, of which a batch would stay
+    with app(servers, tmp_path / "a") as one:
+        for inputs, leads_next in ((1, 2), (2, 1)):
+            write(servers, [(0, "a")], forgotten)
+            wait_until_done(one, inputs)
+            three.elect(INPUT, 0, leads_next)
+    write(servers, [(0, "a")], forgotten)
+    forget(three)
+    three.reassign(INPUT, 0, [leader])
+    assert epochs_of(servers)[-1] == encode_epoch(1)
+    with app(servers, tmp_path / "a") as again:
+        wait_until_done(again, 3)
+        assert state(again, 0) == {"a": 3}
 
 
 def test_the_epochs_of_another_input_say_nothing_of_this_one(
