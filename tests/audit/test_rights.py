@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -120,3 +121,28 @@ def test_a_transaction_whose_coordinator_is_hidden_is_not_aborted(
     assert run("audit", "orders", "--engine", "local")[0] == 0
     producer.commit_transaction(60)
     until(lambda: run("txn", "explain", "orders:0")[1]["summary"]["open"] == 0, "it ends")
+
+
+def test_a_live_transaction_of_old_events_that_is_hidden_does_not_hang(
+    kafka: ApacheKafka, run: Run
+) -> None:
+    """Its records are a month old, by their own account; whether it hangs cannot be known."""
+    kafka.create_topic("replayed", [[1]], {"cleanup.policy": "compact"})
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "replays"}
+    )
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    month_ms = 30 * 24 * 3_600_000
+    producer.produce("replayed", "1", "k", timestamp=int(time.time() * 1000) - month_ms)
+    assert producer.flush(60) == 0
+    audit = ("audit", "replayed", "--engine", "local")
+    assert run(*audit)[0] == 0, "its coordinator says when it began"
+
+    deny(kafka, TRANSACTIONAL_ID, "replays", DESCRIBE)
+    until(lambda: run("txn", "list")[1]["transactions"] == [], "the coordinator hides it")
+    code, told = run(*audit)
+    assert code == 3 and told["findings"] == [], told
+    assert "we may not Describe the transactional id replays" in told["incomplete"][0]["why"]
+    producer.commit_transaction(60)
+    until(lambda: run(*audit)[0] == 0, "it ends")

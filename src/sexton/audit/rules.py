@@ -3,6 +3,7 @@
 judge_key    a key whose last record differs                        key_rules
 judge_span   a transaction that one takes for aborted               transaction_rules, outcomes
 judge_open   a transaction that a replica waits for                 waiting_rules
+may_hang     one that may be under way, if that is hidden from us   waiting_rules
 judge_alone  what one replica shows without the others              below
 judge_range  stretches of a topic that is not compacted             batch_rules
 judge_gaps   what nobody holds of such a topic                      batch_rules
@@ -18,7 +19,7 @@ from sexton.audit.facts import ReplicaFacts
 from sexton.audit.finding import AuditFinding
 from sexton.audit.key_rules import judge_key
 from sexton.audit.transaction_rules import judge_misfits, judge_span
-from sexton.audit.waiting_rules import judge_open
+from sexton.audit.waiting_rules import judge_open, may_hang
 
 __all__ = [
     "judge_alone",
@@ -27,6 +28,7 @@ __all__ = [
     "judge_open",
     "judge_range",
     "judge_span",
+    "may_hang",
     "merged",
 ]
 

@@ -10,16 +10,17 @@ A marker counts once it is below the high watermark. So it was below 40 on A; B 
 does not know it, and never will. Two looks are needed: between them B has had its chance.
 
 If all replicas wait, then the coordinator decides: if it knows nothing of the transaction, no
-marker will ever come.
+marker will ever come. What records say of their age decides nothing. They carry the time that their
+producer gives them: one that replays old events looks as if it had begun years ago.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sexton.audit.facts import CoordinatorState, OpenTransaction, ReplicaFacts
 from sexton.audit.finding import AuditFinding, Outcome, TransactionEvidence, Verdict, judged
-from sexton.audit.remedies import remedy
+from sexton.audit.remedies import remedy, runbook
 from sexton.audit.window import LogWindow
 from sexton.audit.words import named, sentence
 from sexton.base.kafka_options import TRANSACTION_MAX_TIMEOUT_MS
@@ -37,23 +38,14 @@ def judge_open(
     longest_ms: int = TRANSACTION_MAX_TIMEOUT_MS,
     windows: Sequence[LogWindow] = (),
 ) -> list[AuditFinding]:
-    """`coordinator` by producer id: None if it knows nothing of it, absent if it was not asked.
+    """`coordinator` by producer id: None if there is none that knows it, absent if one may.
 
     `longest_ms`: how long the cluster lets any transaction take.
     """
-    before, after = ({each.node: each for each in looks} for looks in (first, second))
+    before, after = _by_node(first), _by_node(second)
     findings: list[AuditFinding] = []
-    waiting: dict[tuple[int, int], list[int]] = {}
-    for node, facts in sorted(after.items()):
-        for each in facts.open:
-            if node in before and _is_open(before[node], each):
-                waiting.setdefault((each.producer_id, each.start_offset), []).append(node)
-    for (producer, start), nodes in sorted(waiting.items()):
-        transaction = next(
-            each
-            for each in after[nodes[0]].open
-            if (each.producer_id, each.start_offset) == (producer, start)
-        )
+    for transaction, nodes in _waiting(before, after):
+        producer, start = transaction.producer_id, transaction.start_offset
         passed = [
             facts for node, facts in sorted(before.items())
             if node not in nodes and facts.last_stable > start and not _is_open(facts, transaction)
@@ -64,8 +56,47 @@ def judge_open(
         elif len(nodes) == len(after) and _is_forgotten(
             transaction, coordinator, now_ms, longest_ms
         ):
-            findings.append(_hanging(transaction, after, coordinator.get(producer)))
+            findings.append(_hanging(transaction, after, coordinator[producer]))
     return findings
+
+
+def may_hang(
+    first: Sequence[ReplicaFacts],
+    second: Sequence[ReplicaFacts],
+    producers: Collection[int],
+    *,
+    now_ms: int,
+    longest_ms: int = TRANSACTION_MAX_TIMEOUT_MS,
+) -> list[OpenTransaction]:
+    """All replicas wait for these, for long by what their records say, and nobody can say more.
+
+    `producers`: of whom a coordinator may know that does not tell us.
+    """
+    before, after = _by_node(first), _by_node(second)
+    return [
+        transaction
+        for transaction, nodes in _waiting(before, after)
+        if len(nodes) == len(after)
+        and transaction.producer_id in producers
+        and _seems_old(transaction, now_ms, longest_ms)
+    ]
+
+
+def _by_node(looks: Sequence[ReplicaFacts]) -> dict[int, ReplicaFacts]:
+    return {each.node: each for each in sorted(looks, key=lambda facts: facts.node)}
+
+
+def _waiting(
+    before: Mapping[int, ReplicaFacts], after: Mapping[int, ReplicaFacts]
+) -> list[tuple[OpenTransaction, list[int]]]:
+    """What is open at both looks, and where."""
+    waiting: dict[tuple[int, int], tuple[OpenTransaction, list[int]]] = {}
+    for node, facts in after.items():
+        for each in facts.open:
+            if node in before and _is_open(before[node], each):
+                same = each.producer_id, each.start_offset
+                waiting.setdefault(same, (each, []))[1].append(node)
+    return [found for _same, found in sorted(waiting.items())]
 
 
 def _is_open(facts: ReplicaFacts, transaction: OpenTransaction) -> bool:
@@ -154,12 +185,22 @@ def _is_forgotten(
         return False
     state = coordinator[transaction.producer_id]
     if state is None:
-        # It knows nothing of it, or we may not DESCRIBE its transactional id: only age can tell.
-        return now_ms - transaction.last_timestamp > longest_ms
-    # Records have the time that their producer says, which may be years ago; so the coordinator's
-    # clock decides.
-    begun_ms = max(state.started_ms, transaction.last_timestamp)
-    return _is_unknown(state) or now_ms - begun_ms > PATIENCE * max(state.timeout_ms, 60_000)
+        # It was asked who knows the producer after it had written, and nobody does. One that began
+        # just now is left alone all the same, as `sexton txn` does.
+        return _seems_old(transaction, now_ms, longest_ms)
+    return _is_unknown(state) or _is_overdue(state, now_ms)
+
+
+def _seems_old(transaction: OpenTransaction, now_ms: int, longest_ms: int) -> bool:
+    """Or dated in the future, by more than clocks differ, so that it would never get old."""
+    return abs(now_ms - transaction.last_timestamp) > longest_ms
+
+
+def _is_overdue(state: CoordinatorState, now_ms: int) -> bool:
+    """By the coordinator's clock, which had to end it in time."""
+    if state.started_ms < 0:
+        return False
+    return now_ms - state.started_ms > PATIENCE * max(state.timeout_ms, 60_000)
 
 
 def _is_unknown(state: CoordinatorState | None) -> bool:
@@ -175,18 +216,28 @@ def _hanging(
     state: CoordinatorState | None,
 ) -> AuditFinding:
     producer, start = transaction.producer_id, transaction.start_offset
-    said = "knows nothing of it, or does not tell us" if state is None else f"says {state.state}"
+    said, certain = f"no coordinator knows producer {producer}", False
+    until, advice = "nobody will end it", None
+    if state is not None:
+        said, certain = f"its coordinator says {state.state}", _is_unknown(state)
+    if state is not None and not certain:
+        seconds = state.timeout_ms / 1000
+        said += f" and let it take {seconds:g} s, which are long over by our clock"
+        until = "its coordinator should have ended it"
+        advice = (
+            "Its coordinator should have ended it: restart that broker, and do not abort it in one "
+            f"partition while it may still commit in others. See {runbook('hanging-transaction')}."
+        )
     nodes = tuple(sorted(after))
     return judged(
         "hanging-transaction",
         after[nodes[0]].scope.partition,
         nodes,
-        f"A transaction of producer {producer} is open from offset {start} on, and nobody will "
-        "end it.",
+        f"A transaction of producer {producer} is open from offset {start} on, and {until}.",
         Verdict(
             nodes,
-            "certain" if state is not None and _is_unknown(state) else "likely",
-            f"all replicas agree that it is open; its coordinator {said}",
+            "certain" if certain else "likely",
+            f"all replicas agree that it is open; {said}",
         ),
         offsets={node: facts.last_stable for node, facts in sorted(after.items())},
         transactions=tuple(
@@ -194,4 +245,5 @@ def _hanging(
             for node in nodes
         ),
         began_after_ms=transaction.last_timestamp,
+        advice=advice,
     )

@@ -74,6 +74,8 @@ def _unread(survey: Survey, request: Request, places: Mapping[int, str]) -> Iter
         if each.not_judged:
             why = f"{each.not_judged:,} more keys, transactions or stretches {MAY_DIFFER}"
             yield Unread(str(each.partition), why, each.partition, keys_only=True)
+        for why in each.undecided:
+            yield Unread(str(each.partition), why, each.partition, keys_only=True)
     for topic, why in survey.hidden.items():
         yield Unread(f"the topic {topic}", why, TopicPartition(topic, 0))
 

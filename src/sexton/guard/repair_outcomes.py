@@ -15,10 +15,10 @@ from sexton.audit.window import Focus, LogWindow
 from sexton.base.errors import SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
+from sexton.client.hidden_transactions import hidden_by
 from sexton.client.replica import Chunk, Isolation, Replica, ReplicaOffsets
 from sexton.client.topology import PartitionPlace
 from sexton.client.transactions import longest_transaction_ms, transactions
-from sexton.guard.hidden_transactions import hidden_by
 from sexton.machines.repair_transactions import (
     Age,
     Coordinated,

@@ -3,18 +3,24 @@
 A replica that lags has simply not seen the end of a transaction yet. So whatever looks odd is
 looked at once more, after every replica has had the time to get as far as the others were at the
 first look; one that still has the transaction open by then has its marker behind it.
+
+One that all replicas have open is left to its coordinator. If none tells us of it, that proves
+something only if all were asked and nothing can be hidden from us. Else, and if its records are
+older than any transaction may get, nobody knows whether it will end: the audit is not complete.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 
 from sexton.audit.facts import CoordinatorState, ReplicaFacts
-from sexton.audit.rules import judge_open
+from sexton.audit.rules import judge_open, may_hang
 from sexton.base.errors import SextonError
 from sexton.client.client import Client
+from sexton.client.hidden_transactions import hidden_by
 from sexton.client.transactions import Transactions, longest_transaction_ms, transactions
 from sexton.survey.evidence import Bench, bench
 from sexton.survey.rounds import Case
@@ -30,7 +36,9 @@ async def judge_opened(client: Client, cases: list[Case]) -> None:
     odd = [case for case in cases if _is_odd(list(case.furthest().values()), now_ms)]
     if not odd:
         return
-    told = await transactions(client, {each for case in odd for each in _producers(case)})
+    producers = {each for case in odd for each in _producers(case)}
+    told = await transactions(client, producers)
+    unsure = await _unsure(client, told, producers)
     longest_ms = await longest_transaction_ms(client)
     for case in odd:
         first = list(case.furthest().values())
@@ -44,20 +52,39 @@ async def judge_opened(client: Client, cases: list[Case]) -> None:
         # Its coordinator may have ended it since the first look. The leader has the marker then; of
         # the others, one that lags has not, and all that answer would seem to wait for ever.
         leader_answers = any(facts.node == case.plan.leader for facts in second)
+        states = _states(told, case, unsure) if leader_answers else {}
         case.findings += judge_open(
             first,
             second,
-            _states(told, case) if leader_answers else {},
+            states,
             now_ms=now_ms,
             longest_ms=longest_ms,
             windows=list(windows.values()),
         )
+        if leader_answers:
+            unknown = [each for each in _producers(case) if each not in states]
+            unknown = [each for each in unknown if not _is_at_it(told, case, each)]
+            for each in may_hang(first, second, unknown, now_ms=now_ms, longest_ms=longest_ms):
+                case.undecided.append(
+                    f"a transaction of producer {each.producer_id} is open from offset "
+                    f"{each.start_offset} on, and nobody tells us whether it will end: {unsure}"
+                )
+
+
+async def _unsure(client: Client, told: Transactions, producers: Iterable[int]) -> str | None:
+    """Why a coordinator may know more of these than we are told, a clause; None: none does."""
+    if not told.complete:
+        return "not every broker has said which transactions it coordinates, or they do not agree"
+    if all(each in told.by_producer for each in producers):
+        return None
+    return await hidden_by(client)
 
 
 def _is_odd(facts: list[ReplicaFacts], now_ms: int) -> bool:
-    """Is a transaction open here and not there, or for long?"""
+    """Is a transaction open here and not there, or for long, or dated in the future?"""
     opened = [{(each.producer_id, each.start_offset) for each in replica.open} for replica in facts]
-    old = any(now_ms - each.last_timestamp > LONG_MS for replica in facts for each in replica.open)
+    dates = [each.last_timestamp for replica in facts for each in replica.open]
+    old = any(abs(now_ms - date) > LONG_MS for date in dates)
     return old or any(each != opened[0] for each in opened)
 
 
@@ -67,8 +94,10 @@ def _producers(case: Case) -> list[int]:
     return sorted(set(every))
 
 
-def _states(told: Transactions, case: Case) -> dict[int, CoordinatorState | None]:
-    """By producer: None if no coordinator knows it. Nothing if one could not be asked, or is old.
+def _states(
+    told: Transactions, case: Case, unsure: str | None
+) -> dict[int, CoordinatorState | None]:
+    """By producer: None if no coordinator knows it. Nothing if one may that does not say so.
 
     A transaction may be open in several partitions, and its coordinator may have ended it in one.
     """
@@ -77,6 +106,8 @@ def _states(told: Transactions, case: Case) -> dict[int, CoordinatorState | None
         return known
     for producer in _producers(case):
         each = told.by_producer.get(producer)
+        if each is None and unsure is not None:
+            continue
         known[producer] = None
         if each is not None:
             known[producer] = CoordinatorState(
@@ -88,6 +119,11 @@ def _states(told: Transactions, case: Case) -> dict[int, CoordinatorState | None
                 case.plan.partition in each.partitions,
             )
     return known
+
+
+def _is_at_it(told: Transactions, case: Case, producer: int) -> bool:
+    each = told.by_producer.get(producer)
+    return each is not None and each.is_open and case.plan.partition in each.partitions
 
 
 async def _second_look(at: Bench, case: Case, first: list[ReplicaFacts]) -> list[ReplicaFacts]:

@@ -55,6 +55,7 @@ class Case:
     unread: dict[int, str] = field(default_factory=dict)  # node, why
     stretches: int = 0  # that are not alike, of a topic that was compacted once
     not_judged: int = 0  # what differs, or may, and was not looked at one by one
+    undecided: list[str] = field(default_factory=list)  # what nobody could say more of, and why
     again_s: float = 0.0  # by a clock that never goes back: when keys were begun to be read
 
     def __post_init__(self) -> None:

@@ -70,6 +70,7 @@ class PartitionSurvey:
     findings: tuple[AuditFinding, ...]
     unread: dict[int, str]  # node, why
     not_judged: int  # keys, transactions, stretches that may differ too: nobody looked at them
+    undecided: tuple[str, ...] = ()  # what could not be known, and why, each a clause
 
     @property
     def partition(self) -> TopicPartition:
@@ -149,7 +150,12 @@ class _Audit:
             self._journal.done()
         partitions = tuple(
             PartitionSurvey(
-                case.plan, case.furthest(), tuple(case.findings), case.unread, case.not_judged
+                case.plan,
+                case.furthest(),
+                tuple(case.findings),
+                case.unread,
+                case.not_judged,
+                tuple(case.undecided),
             )
             for case in cases
         )

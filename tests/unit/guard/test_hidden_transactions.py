@@ -18,9 +18,9 @@ import pytest
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
+from sexton.client.hidden_transactions import hidden_by
 from sexton.client.replica import ReplicaOffsets
 from sexton.client.transactions import STATE_TOPIC
-from sexton.guard.hidden_transactions import hidden_by
 from sexton.guard.repair_outcomes import ReplicaView, open_transactions
 from sexton.machines.repair_transactions import Ending
 from sexton.protocol.messages.describe_acls import (

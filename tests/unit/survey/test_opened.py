@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import ClassVar, cast
 
 import pytest
@@ -106,6 +107,68 @@ def test_a_coordinator_that_may_have_been_replaced_does_not_say_that_it_hangs(
     case = case_of(LEFT)
     asyncio.run(opened.judge_opened(cast("Client", None), [case]))
     assert [each.code for each in case.findings] == ["hanging-transaction"] * complete
+
+
+# ── nobody tells us of it ──
+
+MONTH_MS = 30 * 24 * 3_600_000
+
+
+@pytest.fixture
+def no_coordinator(coordinator: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker tells of the producer, and all have answered."""
+
+    async def transactions(_client: object, _producers: object) -> Transactions:
+        return Transactions({}, complete=True)
+
+    monkeypatch.setattr(opened, "transactions", transactions)
+
+
+def may_see(monkeypatch: pytest.MonkeyPatch, why_not: str | None) -> None:
+    async def hidden_by(_client: object) -> str | None:
+        return why_not
+
+    monkeypatch.setattr(opened, "hidden_by", hidden_by)
+
+
+@pytest.mark.usefixtures("no_coordinator")
+@pytest.mark.parametrize("dated_ms", [-MONTH_MS, MONTH_MS], ids=["in the past", "in the future"])
+def test_one_that_may_be_hidden_from_us_is_not_called_hanging(
+    dated_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be alive, of a producer that replays old events: their dates say nothing."""
+    dated = replace(OPEN, last_timestamp=int(time.time() * 1000) + dated_ms)
+    monkeypatch.setattr(f"{__name__}.OPEN", dated)
+    may_see(monkeypatch, "we may not Describe the transactional id app-1")
+    case = case_of(LEFT)
+    asyncio.run(opened.judge_opened(cast("Client", None), [case]))
+    assert case.findings == []
+    (why,) = case.undecided
+    assert why.startswith("a transaction of producer 7 is open from offset 40 on")
+    assert why.endswith("we may not Describe the transactional id app-1")
+    may_see(monkeypatch, None)
+    case = case_of(LEFT)
+    asyncio.run(opened.judge_opened(cast("Client", None), [case]))
+    assert [each.code for each in case.findings] == ["hanging-transaction"]
+    assert case.undecided == []
+
+
+@pytest.mark.usefixtures("coordinator")
+@pytest.mark.parametrize(("at_it", "undecided"), [(LEFT, 0), (RIGHT, 1)], ids=str)
+def test_nor_is_silence_of_coordinators_taken_for_health(
+    at_it: TopicPartition, undecided: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless one says that it is at it."""
+    known = Transaction("t", 1, "Ongoing", 7, 3, 60_000, int(time.time() * 1000), (at_it,))
+
+    async def transactions(_client: object, _producers: object) -> Transactions:
+        return Transactions({7: known}, complete=False)
+
+    monkeypatch.setattr(opened, "transactions", transactions)
+    case = case_of(LEFT)
+    asyncio.run(opened.judge_opened(cast("Client", None), [case]))
+    assert case.findings == []
+    assert len(case.undecided) == undecided
 
 
 # ── the leader alone knows for sure that it has not ended ──
