@@ -125,6 +125,8 @@ class ReplicaFacts(Plain):
     damage: tuple[Damage, ...]
     # Of a topic without compaction: stretches [start, end) of which it holds nothing.
     gaps: tuple[tuple[int, int], ...] = ()
+    # Aborted transactions, markers and damaged batches that there was no room to note one by one.
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

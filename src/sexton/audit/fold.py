@@ -80,6 +80,7 @@ class Fold:
             self._probed.setdefault(span.producer_id, []).append(span)
         self._shown: dict[AbortedSpan, None] = {}
         self._damage: list[Damage] = []
+        self._damage_left_out = 0
         self._counts = dict.fromkeys(("records", "batches", "bytes", "aborted_records"), 0)
         self._first_time = self._last_time = NO_TIMESTAMP
         self._next = scope.start
@@ -179,8 +180,14 @@ class Fold:
         self._note_damage(Damage(bad.base_offset, last, bad.why, bad.crc))
 
     def _note_damage(self, damage: Damage) -> None:
-        if len(self._damage) < MOST_DAMAGE and damage not in self._damage:
+        """The first ones and the very last: what is before it may be hidden in one of them."""
+        if damage in self._damage:
+            return  # in an earlier reading, or twice by different ways
+        if len(self._damage) < MOST_DAMAGE:
             self._damage.append(damage)
+        elif damage.last_offset > self._damage[-1].last_offset:
+            self._damage[-1] = damage
+            self._damage_left_out += 1
 
     # ── what it amounts to ──
 
@@ -222,6 +229,7 @@ class Fold:
             misfits=tuple(self._first_settling.misfits),
             damage=tuple(self._damage),
             gaps=tuple(self._ranges.gaps) if self._ranges is not None else (),
+            left_out=self._first_settling.left_out + self._damage_left_out,
         )
 
     def entries(self, node: int, **offsets: int) -> BucketEntries:

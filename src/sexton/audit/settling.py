@@ -38,7 +38,7 @@ from sexton.records.tables import Array
 
 Aborted = Iterable[tuple[int, int]]  # (first offset, producer id), as a broker lists them
 MarkerKind = Literal["commit", "abort", "empty", "control", "damaged"]
-MOST_SPANS = 100_000  # the newest are kept; one that is not compared is no alarm, at worst a miss
+MOST_SPANS = 100_000  # the newest are kept, the others counted: what is not compared may differ
 MOST_MISFITS = 1_000
 
 
@@ -97,6 +97,7 @@ class Settling:
 
     markers: int = 0
     misfits: list[MisfitMarker] = field(default_factory=list)
+    left_out: int = 0  # aborted transactions and misfits over the limits
     _spans: deque[_Span] = field(default_factory=lambda: deque(maxlen=MOST_SPANS))
     _known: dict[tuple[int, int], _Span] = field(default_factory=dict)  # listed, and not closed
     _ahead: deque[_Span] = field(default_factory=deque)  # listed, but not yet reached; by offset
@@ -153,6 +154,7 @@ class Settling:
             if (producer_id, first_offset) not in self._known:
                 span = _Span(producer_id, first_offset)
                 self._known[producer_id, first_offset] = span
+                self.left_out += len(self._spans) == self._spans.maxlen
                 self._spans.append(span)
                 new.append(span)
         if new:
@@ -183,18 +185,24 @@ class Settling:
             return
         self.markers += 1
         closed = self._unclosed.pop(marker.producer_id, None)
-        if closed is not None and _misfits(closed, marker) and len(self.misfits) < MOST_MISFITS:
-            misfit = MisfitMarker(
-                marker.producer_id, closed.epoch, closed.first, closed.last,
-                marker.offset, marker.epoch, marker.kind == "commit",
-            )  # fmt: skip
-            self.misfits.append(misfit)
+        if closed is not None and _misfits(closed, marker):
+            self._note_misfit(closed, marker)
         if marker.kind == "abort":
             span = self._aborting.pop(marker.producer_id, None)
             if span is not None:
                 self._known.pop((span.producer_id, span.first_offset), None)
                 span.marker_offset = marker.offset
                 span.epoch = marker.epoch if span.epoch is None else span.epoch
+
+    def _note_misfit(self, data: _Unclosed, marker: Marker) -> None:
+        if len(self.misfits) == MOST_MISFITS:
+            self.left_out += 1
+            return
+        misfit = MisfitMarker(
+            marker.producer_id, data.epoch, data.first, data.last,
+            marker.offset, marker.epoch, marker.kind == "commit",
+        )  # fmt: skip
+        self.misfits.append(misfit)
 
 
 def _misfits(data: _Unclosed, marker: Marker) -> bool:

@@ -30,13 +30,16 @@ MOST_PIECES = 16  # of one stretch, each of as many bytes as one look takes
 
 async def judge(case: Case) -> None:
     """Adds to the case's findings all that the rules find in what was read so far."""
-    for facts in case.furthest().values():
+    furthest = list(case.furthest().values())
+    for facts in furthest:
         case.findings += judge_alone(facts)
     if not case.plan.compacted and case.plan.groups:
         case.findings += judge_gaps(case.facts_of(0))
     suspicions, ranges = case.suspicions, list(_ranges(case))
     case.not_judged = sum(case.left_out.values()) + not_comparable(case)
     case.not_judged += sum(max(0, len(each) - MOST_JUDGED) for each in (suspicions, ranges))
+    if len(furthest) > 1:  # one alone has nobody to differ from
+        case.not_judged += max(facts.left_out for facts in furthest)
     if suspicions or ranges:
         async with bench(case.plan) as at:
             for suspicion in suspicions[:MOST_JUDGED]:

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
+from sexton.audit import fold as folding
 from sexton.audit.compare import differing_buckets, key_suspicions
 from sexton.audit.facts import BUCKETS, BucketEntries, ReplicaFacts, Scope
 from sexton.audit.fold import Fold
@@ -255,3 +256,12 @@ def test_a_wrong_checksum_is_damage_and_its_rows_do_not_count() -> None:
         fold.again()
         (damage,) = facts(fold, 300).damage
         assert (damage.offset, damage.last_offset, damage.crc) == (0, 96, True)
+
+
+def test_of_too_much_damage_the_last_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key may have a later record in any of it, so that nobody is said to lack that."""
+    monkeypatch.setattr(folding, "MOST_DAMAGE", 2)
+    replica = TextReplica(1, [f"{at} k{at}=1{' !' * (at % 2)}" for at in range(8)])
+    found = Audit([replica]).facts(replica, scope(8))
+    assert [damage.offset for damage in found.damage] == [1, 7]
+    assert found.left_out == 2

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sexton.audit import settling
 from sexton.audit.finding import AuditFinding
 from sexton.records import Spans, encode, rows
 from sexton.records.columns import write_headers
@@ -97,6 +98,20 @@ def test_a_transaction_too_long_to_be_looked_at_makes_it_incomplete(
     found = transactions(tmp_path)
     assert {each.code for each in found.findings} <= {"marker-mismatch"}
     assert found.not_judged == 2
+
+
+@pytest.mark.parametrize(("most", "left_out"), [(2, 1), (3, 0)])
+def test_aborted_transactions_that_are_too_many_to_compare_make_it_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, left_out: int
+) -> None:
+    """The second has missed the first ABORT; the key was written again, which hides that."""
+    monkeypatch.setattr(settling, "MOST_SPANS", most)
+    later = ["2 @7 j=1", "3 @7 commit", "4 @8 b=1", "5 @8 abort", "6 @9 c=1", "7 @9 abort"]
+    after = told([*later, "8 k=2"])
+    first, abort = told(["0 @7 k=1"]), told(["1 @7 abort"])
+    found = survey(tmp_path, [*first, *abort, *after], [*first, *after])
+    assert found.not_judged == left_out
+    assert who(found.findings) == [("aborted-as-committed", (2,))] * (1 - left_out)
 
 
 def plain(offset: int, values: list[bytes], headers: bytes = write_headers(())) -> bytes:
