@@ -73,6 +73,28 @@ def test_a_healthy_topic_under_load_gives_no_findings() -> None:
     audit_beside_load(audits=6, keys=2_000)
 
 
+def test_nor_does_one_behind_a_transaction_that_is_open_all_the_time() -> None:
+    """Nobody is stable past it, so that others which end are looked at by their markers."""
+    with EmbeddedCluster(compaction="independent", options=OPTIONS) as cluster:
+        cluster.create_topic(TOPIC, [[1, 2, 3], [2, 3, 1]], TOPIC_OPTIONS)
+        settings = {"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0}
+        named = {"transactional.id": "older", "transaction.timeout.ms": 600_000}
+        older = Producer({**settings, **named})
+        older.init_transactions(30)
+        older.begin_transaction()
+        older.produce(TOPIC, "1", "k", partition=0)
+        assert older.flush(30) == 0
+        wanted = Wanted(cluster.bootstrap_servers, topics=(TOPIC,))
+        with LiveLoad(cluster.bootstrap_servers, TOPIC, 2_000) as load:
+            cluster.wait_until(lambda: load.written["aborted"] > 3, "some transactions")
+            for number in range(6):
+                survey = run_survey(wanted, LocalRunner())
+                assert list(survey.findings) == []
+                assert [each.not_judged for each in survey.partitions] == [0, 0]
+                cluster.elect(TOPIC, 0, number % 3 + 1)
+        older.abort_transaction(30)
+
+
 def test_twenty_audits_of_a_million_keys() -> None:
     met = audit_beside_load(audits=20, keys=1_000_000, segment_ms=5_000, segment_bytes=16 << 20)
     assert met > 900_000

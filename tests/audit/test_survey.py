@@ -20,6 +20,7 @@ from sexton.base.partitions import TopicPartition as At
 from sexton.client.client import Client
 from sexton.client.retrying import Patience, Trying
 from sexton.client.topology import Topology
+from sexton.records.layout import BatchHeader
 from sexton.survey import survey as survey_module
 from sexton.survey import tasks
 from sexton.survey.plan import Plan, Wanted, plan
@@ -318,3 +319,53 @@ def test_a_replica_that_lost_its_first_segment_is_named(cluster: EmbeddedCluster
     assert finding.verdict.right == (1, 2) and "begins at offset 1" in finding.verdict.because
     cluster.alter_topic(topic, {"cleanup.policy": "compact,delete", "retention.ms": "-1"})
     assert not list(run_survey(question, LocalRunner()).findings)
+
+
+def test_a_stuck_replica_is_found_behind_an_older_open_transaction(
+    cluster: EmbeddedCluster,
+) -> None:
+    """While that is open nobody is stable past it; the log tells that the other one has ended."""
+    topic, at = "behind", At("behind", 0)
+    cluster.create_topic(topic, [[1, 2, 3]], {"cleanup.policy": "compact"})
+    older, other = (
+        Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name})
+        for name in ("older", "other")
+    )
+    for producer in (older, other):
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(topic, "1", "k")
+        assert producer.flush(30) == 0
+    plain = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in range(100):  # its marker is not where people are shown the start of it
+        plain.produce(topic, "1", f"{number}")
+    assert plain.flush(30) == 0
+    other.commit_transaction(30)
+    plain.produce(topic, "1", "after")
+    assert plain.flush(30) == 0
+    question = Wanted(cluster.bootstrap_servers, topics=(topic,))
+    assert not list(run_survey(question, LocalRunner()).findings)
+
+    cluster.stop(3)
+    (log,) = sorted(cluster.data_directory(3).rglob(f"{at}/*.log"))
+    batches = [log.read_bytes()[begin:end] for begin, end in _batches(log)]
+    log.write_bytes(b"".join(each for each in batches if not BatchHeader.unpack(each).is_control))
+    for beside in (*log.parent.glob("*.index"), *log.parent.glob("*.snapshot")):
+        beside.unlink()
+    cluster.restart(3)
+    cluster.wait_until_in_sync(topic, 0)
+    found = run_survey(question, LocalRunner())
+    (finding,) = found.findings
+    assert (finding.code, finding.replicas) == ("stuck-partition", (3,))
+    assert finding.verdict.right == (1, 2) and finding.verdict.certainty == "certain"
+    assert "it was committed" in finding.verdict.because
+    assert not any(each.not_judged for each in found.partitions)
+    older.abort_transaction(30)
+
+
+def _batches(log: Path) -> Iterator[tuple[int, int]]:
+    data, position = log.read_bytes(), 0
+    while position < len(data):
+        after = position + BatchHeader.unpack(data, position).size
+        yield position, after
+        position = after

@@ -9,6 +9,10 @@ where A's was when A knew it:
 A marker counts once it is below the high watermark. So it was below 40 on A; B has come past it and
 does not know it, and never will. Two looks are needed: between them B has had its chance.
 
+While an older transaction is open everywhere, nobody is stable past the start of this one, and no
+last stable offset says that it has ended. Then A's log is read for the marker itself: one that is
+below A's high watermark, and below B's by the second look, is one that B must have taken.
+
 If all replicas wait, then the coordinator decides: if it knows nothing of the transaction, no
 marker will ever come. What records say of their age decides nothing. They carry the time that their
 producer gives them: one that replays old events looks as if it had begun years ago.
@@ -21,9 +25,10 @@ from collections.abc import Collection, Mapping, Sequence
 from sexton.audit.facts import CoordinatorState, OpenTransaction, ReplicaFacts
 from sexton.audit.finding import AuditFinding, Outcome, TransactionEvidence, Verdict, judged
 from sexton.audit.remedies import remedy, runbook
-from sexton.audit.window import LogWindow
+from sexton.audit.window import LogWindow, Slot
 from sexton.audit.words import named, sentence
 from sexton.base.kafka_options import TRANSACTION_MAX_TIMEOUT_MS
+from sexton.base.lazy_dataclass import dataclass
 
 _ENDED = ("CompleteCommit", "CompleteAbort", "Empty", "Dead")
 PATIENCE = 2  # times its timeout: a transaction that old was forgotten by its coordinator
@@ -37,27 +42,62 @@ def judge_open(
     now_ms: int,
     longest_ms: int = TRANSACTION_MAX_TIMEOUT_MS,
     windows: Sequence[LogWindow] = (),
+    searched: Sequence[LogWindow] = (),
 ) -> list[AuditFinding]:
     """`coordinator` by producer id: None if there is none that knows it, absent if one may.
 
-    `longest_ms`: how long the cluster lets any transaction take.
+    `longest_ms`: how long the cluster lets any transaction take. `searched`: looks for the markers
+    of what is `behind_another`.
     """
     before, after = _by_node(first), _by_node(second)
     findings: list[AuditFinding] = []
     for transaction, nodes in _waiting(before, after):
-        producer, start = transaction.producer_id, transaction.start_offset
         passed = [
-            facts for node, facts in sorted(before.items())
-            if node not in nodes and facts.last_stable > start and not _is_open(facts, transaction)
+            facts for node, facts in before.items()
+            if node not in nodes and facts.last_stable > transaction.start_offset
+            and not _is_open(facts, transaction)
         ]  # fmt: skip
-        stuck = [node for node in nodes if _is_stuck(after[node], start, passed)]
+        markers = _markers(transaction, nodes, [*windows, *searched])
+        stuck = [node for node in nodes if _is_stuck(after[node], transaction, passed, markers)]
         if stuck:
-            findings.append(_stuck(transaction, stuck, passed, after, windows))
+            looks = windows if passed else searched or windows
+            findings.append(_stuck(transaction, stuck, passed, markers, after, looks))
         elif len(nodes) == len(after) and _is_forgotten(
             transaction, coordinator, now_ms, longest_ms
         ):
-            findings.append(_hanging(transaction, after, coordinator[producer]))
+            findings.append(_hanging(transaction, after, coordinator[transaction.producer_id]))
     return findings
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A transaction that has ended on some replicas, as it seems, behind an older open one."""
+
+    transaction: OpenTransaction
+    ended_on: tuple[int, ...]
+    end: int  # a marker that somebody has missed is below it
+
+    def is_settled_by(self, window: LogWindow) -> bool:
+        """Is its marker in this look, or was all looked at?"""
+        transaction = self.transaction
+        marker = window.marker_after(transaction.producer_id, transaction.start_offset)
+        return marker is not None or window.end >= min(self.end, window.high_watermark)
+
+
+def behind_another(first: Sequence[ReplicaFacts], second: Sequence[ReplicaFacts]) -> list[Behind]:
+    """Where only its marker can tell that a transaction has ended: it is to be looked for."""
+    before, after = _by_node(first), _by_node(second)
+    found = []
+    for transaction, nodes in _waiting(before, after):
+        end = max(after[node].high_watermark for node in nodes)
+        ended_on = tuple(
+            node for node, facts in before.items()
+            if not _is_open(facts, transaction)
+            and facts.last_stable <= transaction.start_offset < facts.high_watermark <= end
+        )  # fmt: skip
+        if ended_on:
+            found.append(Behind(transaction, ended_on, end))
+    return found
 
 
 def may_hang(
@@ -107,27 +147,55 @@ def _is_open(facts: ReplicaFacts, transaction: OpenTransaction) -> bool:
     )
 
 
-def _is_stuck(facts: ReplicaFacts, start: int, passed: Sequence[ReplicaFacts]) -> bool:
+def _is_stuck(
+    facts: ReplicaFacts,
+    transaction: OpenTransaction,
+    passed: Sequence[ReplicaFacts],
+    markers: Mapping[int, Slot],
+) -> bool:
     """A marker counts once it is below the high watermark; this replica's is past it, too."""
-    return facts.last_stable <= start and any(
-        facts.high_watermark >= each.high_watermark for each in passed
-    )
+    if any(marker.offset < facts.high_watermark for marker in markers.values()):
+        return True
+    return facts.last_stable <= transaction.start_offset and _is_past(facts, passed)
+
+
+def _is_past(facts: ReplicaFacts, passed: Sequence[ReplicaFacts]) -> bool:
+    return any(facts.high_watermark >= each.high_watermark for each in passed)
+
+
+def _markers(
+    transaction: OpenTransaction, nodes: Collection[int], windows: Sequence[LogWindow]
+) -> dict[int, Slot]:
+    """By node, of those that do not wait: a marker below their high watermark that ends it."""
+    found: dict[int, Slot] = {}
+    for window in windows:
+        marker = window.marker_after(transaction.producer_id, transaction.start_offset)
+        if window.node in nodes or marker is None:
+            continue
+        if marker.offset < window.high_watermark:
+            found.setdefault(window.node, marker)
+    return found
 
 
 def _stuck(
     transaction: OpenTransaction,
     stuck: Sequence[int],
     passed: Sequence[ReplicaFacts],
+    markers: Mapping[int, Slot],
     after: Mapping[int, ReplicaFacts],
     windows: Sequence[LogWindow],
 ) -> AuditFinding:
-    ended, marker, how = _how_it_ended(transaction, passed, windows)
-    right = tuple(facts.node for facts in passed)
+    right = tuple(sorted({*markers, *(facts.node for facts in passed)}))
+    ended, marker, how = _how_it_ended(transaction, right, passed, windows)
     producer, start = transaction.producer_id, transaction.start_offset
-    because = (
-        f"the last stable offset is past {start} on {named(right)}, and the log of {named(stuck)} "
-        f"is past where theirs was: it has missed the marker; {how}"
-    )
+    if any(_is_past(after[node], passed) for node in stuck):
+        knows = f"the last stable offset is past {start} on {named(right)}"
+        because = f"{knows}, and the log of {named(stuck)} is past where theirs was"
+    else:
+        at = min(each.offset for each in markers.values())
+        knows = f"{named(right, 'has', 'have')} a marker of its producer at offset {at}"
+        because = f"{knows}, and the high watermark of {named(stuck)} is past that"
+    because += f": it has missed the marker; {how}"
     advice = remedy("stuck-partition")
     if ended == "aborted":
         advice = "It was aborted, so aborting it on the leader as well would do no harm. " + advice
@@ -154,7 +222,10 @@ def _stuck(
 
 
 def _how_it_ended(
-    transaction: OpenTransaction, passed: Sequence[ReplicaFacts], windows: Sequence[LogWindow]
+    transaction: OpenTransaction,
+    right: Collection[int],
+    passed: Sequence[ReplicaFacts],
+    windows: Sequence[LogWindow],
 ) -> tuple[Outcome, int | None, str]:
     """By the log of a replica that knows: (outcome, marker, how we know)."""
     producer, start = transaction.producer_id, transaction.start_offset
@@ -162,17 +233,24 @@ def _how_it_ended(
         for span in facts.aborted:
             if (span.producer_id, span.first_offset) == (producer, start):
                 return "aborted", span.marker_offset, f"replica {facts.node} lists it as aborted"
-    known = {facts.node for facts in passed}
-    for window in windows:
-        held = window.at(start) if window.node in known else None
+    known = [window for window in windows if window.node in right]
+    for window in known:
+        held, marker = window.at(start), window.marker_after(producer, start)
         if held is not None and held.producer_id == producer and held.shown is not None:
-            marker = window.marker_after(producer, start)
             at = marker.offset if marker is not None else None
             if held.shown:
                 return "committed", at, f"replica {window.node} shows its data: it was committed"
             return "aborted", at, f"replica {window.node} hides its data: it was aborted"
-    how = "how it ended cannot be known: neither its data nor its marker is left"
-    return "unknown", None, how
+    for window in known:
+        marker = window.marker_after(producer, start)
+        if marker is not None and not window.lacks_any(start + 1, marker.offset):
+            ended: Outcome = "committed" if marker.kind == "commit" else "aborted"
+            how = f"replica {window.node} holds its {marker.kind.upper()} marker: it was {ended}"
+            return ended, marker.offset, how
+    how = "neither its data nor its marker is left"
+    if any(window.marker_after(producer, start) for window in known):
+        how = "offsets are missing before that marker, where its own can have been"
+    return "unknown", None, f"how it ended cannot be known: {how}"
 
 
 def _is_forgotten(

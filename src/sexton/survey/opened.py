@@ -18,6 +18,8 @@ from dataclasses import replace
 
 from sexton.audit.facts import CoordinatorState, ReplicaFacts
 from sexton.audit.rules import judge_open, may_hang
+from sexton.audit.waiting_rules import Behind, behind_another
+from sexton.audit.window import Focus, LogWindow
 from sexton.base.errors import SextonError
 from sexton.client.client import Client
 from sexton.client.hidden_transactions import hidden_by
@@ -48,6 +50,7 @@ async def judge_opened(client: Client, cases: list[Case]) -> None:
             if not starts:
                 continue
             windows = await at.windows(min(starts), max(starts) + AROUND, at.readers)
+            searched = await _search(at, case, behind_another(first, second))
         case.unread.update(at.unreadable)
         # Its coordinator may have ended it since the first look. The leader has the marker then; of
         # the others, one that lags has not, and all that answer would seem to wait for ever.
@@ -60,6 +63,7 @@ async def judge_opened(client: Client, cases: list[Case]) -> None:
             now_ms=now_ms,
             longest_ms=longest_ms,
             windows=list(windows.values()),
+            searched=searched,
         )
         if leader_answers:
             unknown = [each for each in _producers(case) if each not in states]
@@ -78,6 +82,21 @@ async def _unsure(client: Client, told: Transactions, producers: Iterable[int]) 
     if all(each in told.by_producer for each in producers):
         return None
     return await hidden_by(client)
+
+
+async def _search(at: Bench, case: Case, behind: list[Behind]) -> list[LogWindow]:
+    """Looks for the markers of these: all replicas, from where the first of them begins on."""
+    if not behind:
+        return []
+    begun = [each.transaction for each in behind]
+    starts = tuple(sorted(each.start_offset for each in begun))
+    end = max(each.end for each in behind)
+    focus = Focus(None, tuple(sorted({each.producer_id for each in begun})), starts, end - 1)
+    windows = await at.windows(starts[0], end, at.readers, focus)
+    for each in behind:
+        if not any(each.is_settled_by(windows[node]) for node in each.ended_on if node in windows):
+            case.not_judged += 1
+    return list(windows.values())
 
 
 def _is_odd(facts: list[ReplicaFacts], now_ms: int) -> bool:

@@ -44,6 +44,7 @@ from sexton.audit.rules import (
     judge_span,
     merged,
 )
+from sexton.audit.waiting_rules import Behind, behind_another
 from sexton.audit.window import Focus, LogWindow
 from sexton.base.partitions import TopicPartition
 from sexton.log.partition import PartitionLog
@@ -72,14 +73,20 @@ class Replica(Protocol):
 
 
 def chunks(
-    replica: Replica, start: int, end: int = 1 << 62, between: Callable[[], None] | None = None
+    replica: Replica,
+    start: int,
+    end: int = 1 << 62,
+    between: Callable[[], None] | None = None,
+    *,
+    undecided: bool = False,
 ) -> Iterator[Chunk]:
     """As Fetch answers with read_committed: whole batches from that of `start` on.
 
     `between` two answers anything may happen; the last one says that there is no more.
+    `undecided`: without that isolation, up to the high watermark.
     """
     while True:
-        until = min(end, replica.last_stable)
+        until = min(end, replica.high_watermark if undecided else replica.last_stable)
         inside = [
             batch
             for batch in replica.batches()
@@ -90,7 +97,7 @@ def chunks(
             return
         low = BatchHeader.unpack(inside[0]).base_offset
         start = BatchHeader.unpack(inside[-1]).next_offset
-        yield memoryview(b"".join(inside)), replica.aborted(low, start)
+        yield memoryview(b"".join(inside)), [] if undecided else replica.aborted(low, start)
         if between is not None:
             between()
 
@@ -275,8 +282,9 @@ class Audit:
         facts = [self.facts(each, scope) for each in self.replicas]
         again = [self.facts(each, self.scope()) for each in self.replicas]
         found = judge_open(
-            facts, again, self.coordinator, now_ms=self.now_ms, windows=self._starts(facts)
-        )
+            facts, again, self.coordinator, now_ms=self.now_ms, windows=self._starts(facts),
+            searched=self._searched(behind_another(facts, again)),
+        )  # fmt: skip
         for each in facts:
             found += judge_alone(each)
         if not self.compacted:
@@ -342,6 +350,21 @@ class Audit:
         return [
             self.window(replica, start, start + 10, None)
             for start in sorted(starts)
+            for replica in self.replicas
+        ]
+
+    def _searched(self, behind: Sequence[Behind]) -> list[LogWindow]:
+        return [
+            window_of(
+                replica.node,
+                each.transaction.start_offset,
+                each.end,
+                chunks(replica, each.transaction.start_offset, each.end, undecided=True),
+                log_start=replica.log_start,
+                last_stable=replica.last_stable,
+                high_watermark=replica.high_watermark,
+            )
+            for each in behind
             for replica in self.replicas
         ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import ClassVar, cast
@@ -12,6 +12,7 @@ from typing import ClassVar, cast
 import pytest
 
 from sexton.audit.facts import BUCKETS, OpenTransaction, ReplicaFacts, Scope
+from sexton.audit.window import LogWindow
 from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
@@ -194,3 +195,45 @@ def test_a_follower_that_lags_does_not_say_that_nobody_will_end_it(
         assert codes == ["hanging-transaction"] and case.unread == {}
     else:
         assert codes == [] and case.unread == {1: "broker 1: closed the connection"}
+
+
+# ── behind an older one ──
+
+OLDER = OpenTransaction(producer_id=5, epoch=0, start_offset=40, last_timestamp=1_000)
+BEHIND = OpenTransaction(producer_id=7, epoch=0, start_offset=45, last_timestamp=1_000)
+
+
+class Waiting(StillOpen):
+    def __init__(self, *opened: OpenTransaction) -> None:
+        self.opened = opened
+
+    async def open_transactions(self) -> tuple[OpenTransaction, ...]:
+        return self.opened
+
+
+@pytest.mark.usefixtures("coordinator")
+@pytest.mark.parametrize(("looked_to", "not_judged"), [(49, 1), (50, 0)])
+def test_a_marker_that_was_not_looked_for_to_the_end_makes_it_incomplete(
+    looked_to: int, not_judged: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second replica has a transaction open, and the first, which is as far, has not."""
+
+    async def transactions(_client: object, _producers: object) -> Transactions:
+        now_ms = int(time.time() * 1000)
+        at_it = Transaction("t", 1, "Ongoing", 5, 0, 60_000, now_ms, (LEFT,))
+        return Transactions({5: at_it, 7: replace(at_it, producer_id=7)}, complete=True)
+
+    async def windows(
+        _self: object, first: int, _end: int, nodes: Iterable[int], _focus: object = None
+    ) -> dict[int, LogWindow]:
+        return {node: LogWindow(node, first, looked_to, 0, 40, 50, (), (), 0) for node in nodes}
+
+    monkeypatch.setattr(opened, "transactions", transactions)
+    monkeypatch.setattr(TwoReaders, "windows", windows)
+    monkeypatch.setattr(TwoReaders, "readers", {1: Waiting(OLDER), 2: Waiting(OLDER, BEHIND)})
+    case = case_of(LEFT)
+    for node, begun in ((1, (OLDER,)), (2, (OLDER, BEHIND))):
+        case.facts[0, node] = replace(case.facts[0, node], open=begun)
+    asyncio.run(opened.judge_opened(cast("Client", None), [case]))
+    assert case.findings == []
+    assert case.not_judged == not_judged
