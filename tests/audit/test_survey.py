@@ -96,6 +96,22 @@ def test_replicas_that_came_or_left_since_are_no_obstacle(
     assert [sorted(each.facts) for each in survey.partitions] == [[1, 2, 3], [1, 2, 3]]
 
 
+def test_a_topic_that_was_not_compacted_then_is_compared_as_it_is_now(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """Each replica is cleaned at its own time, and what it has removed is not lost."""
+    journal = tmp_path / "journal"
+    with pytest.raises(KeyboardInterrupt):
+        run_survey(wanted(cluster), Counting(stop_after=0), journal=journal)
+    head = json.loads(journal.read_text())
+    for group in head["groups"]:
+        group["scope"]["compacted"] = False
+    journal.write_text(json.dumps(head) + "\n")
+    rest = Counting()
+    run_survey(wanted(cluster), rest, journal=journal)
+    assert [task.scope.compacted for task in rest.ran] == [True] * 6
+
+
 class Killing(Counting):
     """A runner for whose first tasks broker 3 is dead, and for later ones perhaps as well."""
 

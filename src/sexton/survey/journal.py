@@ -24,7 +24,8 @@ from sexton.base.partitions import TopicPartition
 from sexton.survey.plan import Group, Wanted
 
 KIND, VERSION = "audit journal", 1
-Place = tuple[TopicPartition, int, int, bool]  # partition, broker, end and kind of the scope
+# Partition, broker, start, end and kind of the scope.
+Place = tuple[TopicPartition, int, int, int, bool]
 
 
 class Journal:
@@ -59,12 +60,12 @@ class Journal:
         self._path.write_text(json.dumps(head) + "\n", encoding="utf-8")
 
     def note(self, facts: ReplicaFacts) -> None:
-        self.facts[_place(facts)] = facts
+        self.facts[_place(facts.scope, facts.node)] = facts
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"facts": facts.to_json()}) + "\n")
 
     def known(self, scope: Scope, node: int) -> ReplicaFacts | None:
-        return self.facts.get((scope.partition, node, scope.end, scope.compacted))
+        return self.facts.get(_place(scope, node))
 
     def done(self) -> None:
         """The audit has come to its end: the next one begins anew."""
@@ -88,13 +89,13 @@ class Journal:
             told = _parsed(line)
             if told is not None:
                 facts = ReplicaFacts.from_json(told["facts"])
-                self.facts[_place(facts)] = facts
+                self.facts[_place(facts.scope, facts.node)] = facts
         if cut:  # what is added goes on a line of its own
             self._path.write_bytes(whole + newline)
 
 
-def _place(facts: ReplicaFacts) -> Place:
-    return facts.scope.partition, facts.node, facts.scope.end, facts.scope.compacted
+def _place(scope: Scope, node: int) -> Place:
+    return scope.partition, node, scope.start, scope.end, scope.compacted
 
 
 def _parsed(line: str) -> dict[str, Any] | None:

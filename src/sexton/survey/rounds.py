@@ -188,13 +188,18 @@ def next_reading(case: Case, at: At, task: FoldTask) -> FoldTask | None:
 
 
 def _fresh(group: Group, stands: Mapping[int, ReplicaOffsets], leader: int) -> Group | None:
-    """The same group as it stands now; None if there is nobody left to compare."""
+    """The same group as it stands now; None if there is nobody left to compare.
+
+    What was compared before is compared again. A replica that does not come as far any more, just
+    restarted or cut, is waited for and else named (`tasks`): if all were compared to where it is,
+    what differs past that would seem to agree.
+    """
     there = tuple(node for node in group.nodes if node in stands)
     if len(there) < 2:
         return None
     start = beginning(stands, there, leader, deletes=group.scope.deletes)
     start = max(group.scope.start, start)
-    end = min(stands[node].last_stable for node in there)
+    end = max(group.scope.end, min(stands[node].last_stable for node in there))
     return Group(replace(group.scope, start=start, end=max(start, end)), there)
 
 

@@ -29,7 +29,7 @@ from sexton.survey.journal import Journal
 from sexton.survey.judging import judge
 from sexton.survey.opened import judge_opened
 from sexton.survey.places import Place, open_place
-from sexton.survey.plan import PartitionPlan, Plan, Wanted, plan
+from sexton.survey.plan import Group, PartitionPlan, Plan, Wanted, plan
 from sexton.survey.plan_files import plan_files
 from sexton.survey.rounds import (
     MOST_READINGS,
@@ -170,7 +170,9 @@ class _Audit:
         groups = self._journal.groups.get(planned.partition, ())
         nodes = {node for group in groups for node in group.nodes}
         # Replicas may have come or gone since then: all that are there now must be compared.
+        # And by what its policy is now: cleaned at other times, batches are not alike.
         fits = set(planned.stands) <= nodes <= set(planned.places)
+        fits = fits and _policies(groups) == _policies(planned.groups)
         return replace(planned, groups=groups) if fits else planned
 
     # ── rounds ──
@@ -279,6 +281,10 @@ class _Audit:
                 await judge_opened(client, cases)
         for case in cases:
             case.findings[:] = merged(case.findings)
+
+
+def _policies(groups: Sequence[Group]) -> set[tuple[bool, bool]]:
+    return {(group.scope.compacted, group.scope.deletes) for group in groups}
 
 
 def _client(wanted: Wanted) -> Client:

@@ -39,6 +39,7 @@ def test_what_was_read_is_known_again(tmp_path: Path) -> None:
     assert again.groups == {SCOPE.partition: (Group(SCOPE, (1, 2)),)}
     assert again.known(SCOPE, 1) == facts(1)
     assert again.known(SCOPE, 2) is None
+    assert again.known(replace(SCOPE, start=5), 1) is None, "beside one whose log begins later"
 
 
 def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:

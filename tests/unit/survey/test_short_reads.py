@@ -13,8 +13,8 @@ from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
 from sexton.client.replica import Chunk, ReplicaOffsets
 from sexton.log.names import HIGH_WATERMARKS
+from sexton.survey import evidence, tasks
 from sexton.survey import survey as survey_module
-from sexton.survey import tasks
 from sexton.survey.places import BrokerPlace, FilesPlace, Reader
 from sexton.survey.plan import Group, PartitionPlan, Plan, Wanted
 from sexton.survey.runner import LocalRunner
@@ -32,6 +32,8 @@ class Broker:
 
     `stumbles`: so often a question is not answered.
     """
+
+    lost: int | None = None  # a record that it does not hold
 
     def __init__(self, node: int, *ends: int, stumbles: int = 0) -> None:
         self._node, self._ends, self._stumbles = node, list(ends), stumbles
@@ -52,7 +54,8 @@ class Broker:
         del end, undecided
         self.reads += 1
         upper = self._ends[min(self.reads, len(self._ends)) - 1]
-        data = b"".join(batch_of(f"{offset} k{offset}=v") for offset in range(start, upper))
+        held = [offset for offset in range(start, upper) if offset != self.lost]
+        data = b"".join(batch_of(f"{offset} k{offset}=v") for offset in held)
         yield Chunk(memoryview(data), upper, 0, 10, 10, ())
 
 
@@ -72,7 +75,8 @@ def serve(monkeypatch: pytest.MonkeyPatch, *brokers: Broker) -> None:
     ) -> AsyncIterator[Reader]:
         yield by_node[place.node]
 
-    monkeypatch.setattr(tasks, "open_place", opened)
+    for module in (tasks, survey_module, evidence):
+        monkeypatch.setattr(module, "open_place", opened)
 
 
 def audited() -> PartitionSurvey:
@@ -97,6 +101,30 @@ def test_it_is_read_again_when_the_others_are_done(monkeypatch: pytest.MonkeyPat
     serve(monkeypatch, Broker(1, 10), second)
     found = audited()
     assert found.unread == {} and found.findings == () and second.reads == 2
+
+
+class Restarted(Broker):
+    """It has lost a record, and knows of itself only how far its next read will come."""
+
+    lost = 8
+
+    async def offsets(self) -> ReplicaOffsets:
+        known = self._ends[min(self.reads, len(self._ends) - 1)]
+        return ReplicaOffsets(self._node, 0, known, known, 10)
+
+
+@pytest.mark.parametrize(("ends", "found"), [((10, 7, 10), True), ((10, 7), False)])
+def test_one_that_is_restarted_between_two_looks_does_not_seem_to_agree(
+    monkeypatch: pytest.MonkeyPatch, ends: tuple[int, ...], found: bool
+) -> None:
+    """What differs is past where it stands when it is looked at again."""
+    serve(monkeypatch, Broker(1, 10), Restarted(2, *ends))
+    told = audited()
+    assert [(each.code, each.replicas) for each in told.findings] == (
+        [("missing-record", (2,))] if found else []
+    )
+    short = {2: "broker 2: ends at offset 7, and was known to reach 10"}
+    assert told.unread == ({} if found else short)
 
 
 def test_a_question_that_is_not_answered_does_not_cost_all_that_was_read(
