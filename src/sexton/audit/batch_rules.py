@@ -6,10 +6,11 @@ any excuse. What nobody holds was perhaps removed while the topic was compacted:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sexton.audit.facts import Damage, ReplicaFacts
 from sexton.audit.finding import AuditFinding, Verdict, judged
+from sexton.audit.parting import parted
 from sexton.audit.window import LogWindow, Slot
 from sexton.audit.words import named, sentence
 from sexton.base.partitions import TopicPartition
@@ -56,7 +57,8 @@ def judge_range(partition: TopicPartition, windows: Sequence[LogWindow]) -> list
         having = tuple(node for node in sorted(held) if node not in lacking)
         findings.append(_lost(partition, lacking, having, offsets, shown))
     if different:
-        findings.append(_different(partition, tuple(sorted(held)), different[0], shown))
+        slots = {node: held[node][different[0]] for node in sorted(held)}
+        findings.append(_different(partition, slots, different[0], shown))
     return findings
 
 
@@ -109,15 +111,19 @@ def _counted(records: int) -> str:
 
 
 def _different(
-    partition: TopicPartition, nodes: tuple[int, ...], offset: int, windows: tuple[LogWindow, ...]
+    partition: TopicPartition,
+    slots: Mapping[int, Slot],
+    offset: int,
+    windows: tuple[LogWindow, ...],
 ) -> AuditFinding:
-    because = "each replica's checksum is right, and their logs are not alike"
+    nodes = tuple(slots)
+    sound = {node: slot for node, slot in slots.items() if slot.kind != "damaged"}
     return judged(
         "corrupt-batch",
         partition,
         nodes,
         sentence(f"{named(nodes, 'holds', 'hold')} different records at offset {offset}"),
-        Verdict(None, "unknown", because),
+        Verdict(None, "unknown", parted(sound)),
         offsets=dict.fromkeys(nodes, offset),
         windows=windows,
     )

@@ -34,11 +34,11 @@ from sexton.audit.facts import KeyEntry
 from sexton.audit.finding import AuditFinding, Verdict, judged
 from sexton.audit.outcomes import (
     COMMITTED_AS_ABORTED,
-    PARTED,
     evidence,
     judge_outcome,
     own_marker,
 )
+from sexton.audit.parting import parted
 from sexton.audit.window import LogWindow, Slot
 from sexton.audit.words import named, sentence
 
@@ -324,15 +324,18 @@ def _about_key(
 
 
 def _different_values(case: _Case) -> AuditFinding:
-    because = (
-        f"offset {case.record.offset} holds different values, and the checksum of each is right"
-    )
+    because = parted({node: _at(window, case.record) for node, window in case.showing.items()})
     wrong = tuple(sorted(case.showing))
     said = sentence(f"{named(wrong)} hold different values at offset {case.record.offset}")
     return _about_key(case, "corrupt-batch", wrong, said, Verdict(None, "unknown", because))
 
 
+def _holding(case: _Case) -> dict[int, LogWindow]:
+    return {**case.showing, **case.parted}
+
+
 def _different_records(case: _Case) -> AuditFinding:
-    nodes = tuple(sorted({**case.showing, **case.parted}))
+    nodes = tuple(sorted(_holding(case)))
     said = sentence(f"{named(nodes)} hold different records at offset {case.record.offset}")
-    return _about_key(case, "corrupt-batch", nodes, said, Verdict(None, "unknown", PARTED))
+    held = {node: _at(window, case.record) for node, window in _holding(case).items()}
+    return _about_key(case, "corrupt-batch", nodes, said, Verdict(None, "unknown", parted(held)))

@@ -140,6 +140,7 @@ class _Look:
             base, last, kind, None, None, int(header["max_timestamp"]),
             int(header["producer_id"]), int(header["producer_epoch"]),
             bool(attributes & TRANSACTIONAL), base, last, None, bool(attributes & CONTROL),
+            int(header["partition_leader_epoch"]),
         )  # fmt: skip
         self.slots.append(slot)
 
@@ -166,6 +167,7 @@ class _Look:
             int(header["producer_id"]), int(header["producer_epoch"]),
             bool(attributes & TRANSACTIONAL), base, base + int(header["last_offset_delta"]),
             None if control or offset >= self.last_stable else visible, control,
+            int(header["partition_leader_epoch"]),
         )  # fmt: skip
 
 

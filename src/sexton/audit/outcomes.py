@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sexton.audit.finding import AuditFinding, Outcome, TransactionEvidence, Verdict, judged
+from sexton.audit.parting import parted
 from sexton.audit.settling import is_anothers
 from sexton.audit.window import LogWindow, Slot
 from sexton.audit.words import named, sentence
@@ -23,7 +24,6 @@ from sexton.base.partitions import TopicPartition
 
 ABORTED_AS_COMMITTED = "aborted-as-committed"
 COMMITTED_AS_ABORTED = "committed-as-aborted"
-PARTED = "each checksum is right, and the logs do not tell which of them has the right history"
 
 
 def judge_outcome(
@@ -34,9 +34,9 @@ def judge_outcome(
 ) -> AuditFinding:
     """`record` is as one of the replicas has it that show it."""
     every = {**showing, **hiding}
-    own = [marker for window in every.values() if (marker := own_marker(window, record))]
-    if len({marker.kind for marker in own}) > 1:
-        return _parted(partition, record, showing, every, min(marker.offset for marker in own))
+    own = {n: marker for n, window in every.items() if (marker := own_marker(window, record))}
+    if len({marker.kind for marker in own.values()}) > 1:
+        return _parted(partition, record, showing, every, own)
     code, verdict = _verdict(record, showing, hiding)
     wrong = showing if code == ABORTED_AS_COMMITTED else hiding
     verbs = ("shows", "show") if wrong is showing else ("hides", "hide")
@@ -63,16 +63,17 @@ def _parted(
     record: Slot,
     showing: Mapping[int, LogWindow],
     every: Mapping[int, LogWindow],
-    at: int,
+    own: Mapping[int, Slot],
 ) -> AuditFinding:
     """Each has an own marker for the record, and one is another."""
     nodes = tuple(sorted(every))
+    at = min(marker.offset for marker in own.values())
     return judged(
         "corrupt-batch",
         partition,
         nodes,
         sentence(f"{named(nodes)} hold different records at offset {at}"),
-        Verdict(None, "unknown", PARTED),
+        Verdict(None, "unknown", parted(own)),
         key=record.key,
         offsets={node: record.offset if node in showing else None for node in nodes},
         values={node: record.value_digest if node in showing else None for node in nodes},

@@ -14,6 +14,7 @@ from typing import Literal
 
 from sexton.audit.plain import Plain
 from sexton.base.lazy_dataclass import dataclass
+from sexton.records.layout import NO_LEADER_EPOCH
 
 Kind = Literal["value", "tombstone", "commit", "abort", "empty", "control", "damaged"]
 
@@ -35,6 +36,7 @@ class Slot(Plain):
     batch_last: int
     shown: bool | None  # does a read_committed consumer get it? None: not decided yet
     control: bool  # it is a marker, or a marker's emptied batch
+    leader_epoch: int = NO_LEADER_EPOCH  # of whoever led when it was written
 
 
 @dataclass(frozen=True, slots=True)

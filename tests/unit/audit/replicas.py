@@ -6,6 +6,7 @@ A line of text is a batch at its offset, as `tests.log_text` prints it, and more
     1 -k             a tombstone               7 ~7 (empty)    a batch that was emptied
     2 @7/3 k=1       in a transaction          8 @7 (marker)   a marker that was emptied
     3 @7/4 commit    its marker                9 k=1 !         with a checksum that is wrong
+    4 k=1 ^2         by leader epoch 2
 
 Which transactions are aborted, and how far the log is stable, is worked out as a broker does it
 that has just these batches: a marker ends what its producer has open.
@@ -49,7 +50,7 @@ from sexton.audit.window import Focus, LogWindow
 from sexton.base.partitions import TopicPartition
 from sexton.log.partition import PartitionLog
 from sexton.records.control import ControlType, first_control_record, marker_batch
-from sexton.records.layout import CONTROL, TRANSACTIONAL, BatchHeader
+from sexton.records.layout import CONTROL, NO_LEADER_EPOCH, TRANSACTIONAL, BatchHeader
 from tests import handmade
 from tests.log_text import at_offset, content
 
@@ -163,12 +164,14 @@ def batch_of(line: str) -> bytes:
     place, *words = line.split()
     base, _, last = place.partition("-")
     damaged = "!" in words
-    producer, epoch, transactional = -1, -1, False
+    producer, epoch, transactional, leader_epoch = -1, -1, False, NO_LEADER_EPOCH
     items = []
     for word in words:
         if word[0] in "@~":
             producer, epoch = (int(n) for n in (*word[1:].split("/"), "0")[:2])
             transactional = word[0] == "@"
+        elif word[0] == "^":
+            leader_epoch = int(word[1:])
         elif word != "!":
             items.append(word)
     kind = {"commit": ControlType.COMMIT, "abort": ControlType.ABORT}.get(items[0])
@@ -197,6 +200,7 @@ def batch_of(line: str) -> bytes:
             attributes=(TRANSACTIONAL if transactional or control else 0)
             | (CONTROL if control else 0),
         )
+    made = made[:12] + leader_epoch.to_bytes(4, "big", signed=True) + made[16:]
     if damaged:
         made = made[:-1] + bytes([made[-1] ^ 1])
     return made
