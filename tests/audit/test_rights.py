@@ -143,6 +143,6 @@ def test_a_live_transaction_of_old_events_that_is_hidden_does_not_hang(
     until(lambda: run("txn", "list")[1]["transactions"] == [], "the coordinator hides it")
     code, told = run(*audit)
     assert code == 3 and told["findings"] == [], told
-    assert "we may not Describe the transactional id replays" in told["incomplete"][0]["why"]
+    assert "we may not Describe the transactional id" in told["incomplete"][0]["why"]
     producer.commit_transaction(60)
     until(lambda: run(*audit)[0] == 0, "it ends")
