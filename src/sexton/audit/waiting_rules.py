@@ -43,11 +43,12 @@ def judge_open(
     longest_ms: int = TRANSACTION_MAX_TIMEOUT_MS,
     windows: Sequence[LogWindow] = (),
     searched: Sequence[LogWindow] = (),
+    replicas: int = 0,
 ) -> list[AuditFinding]:
     """`coordinator` by producer id: None if there is none that knows it, absent if one may.
 
     `longest_ms`: how long the cluster lets any transaction take. `searched`: looks for the markers
-    of what is `behind_another`.
+    of what is `behind_another`. `replicas`: how many the partition has.
     """
     before, after = _by_node(first), _by_node(second)
     findings: list[AuditFinding] = []
@@ -65,7 +66,8 @@ def judge_open(
         elif len(nodes) == len(after) and _is_forgotten(
             transaction, coordinator, now_ms, longest_ms
         ):
-            findings.append(_hanging(transaction, after, coordinator[transaction.producer_id]))
+            state = coordinator[transaction.producer_id]
+            findings.append(_hanging(transaction, after, state, replicas))
     return findings
 
 
@@ -292,6 +294,7 @@ def _hanging(
     transaction: OpenTransaction,
     after: Mapping[int, ReplicaFacts],
     state: CoordinatorState | None,
+    replicas: int,
 ) -> AuditFinding:
     producer, start = transaction.producer_id, transaction.start_offset
     said, certain = f"no coordinator knows producer {producer}", False
@@ -307,6 +310,9 @@ def _hanging(
             f"partition while it may still commit in others. See {runbook('hanging-transaction')}."
         )
     nodes = tuple(sorted(after))
+    agreed = "all replicas agree that it is open"
+    if len(nodes) < replicas:  # one that is silent may know the end: then these are stuck
+        agreed, certain = f"{len(nodes)} of {replicas} replicas were asked, and have it open", False
     return judged(
         "hanging-transaction",
         after[nodes[0]].scope.partition,
@@ -315,7 +321,7 @@ def _hanging(
         Verdict(
             nodes,
             "certain" if certain else "likely",
-            f"all replicas agree that it is open; {said}",
+            f"{agreed}; {said}",
         ),
         offsets={node: facts.last_stable for node, facts in sorted(after.items())},
         transactions=tuple(

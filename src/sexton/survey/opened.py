@@ -64,6 +64,7 @@ async def judge_opened(client: Client, cases: list[Case]) -> None:
             longest_ms=longest_ms,
             windows=list(windows.values()),
             searched=searched,
+            replicas=len(case.plan.places),
         )
         if leader_answers:
             unknown = [each for each in _producers(case) if each not in states]

@@ -269,6 +269,7 @@ class Audit:
     most_keys: int = 1000
     most_entries: int = 1000
     now_ms: int = 1_000_000
+    assigned: int = 0  # replicas; more than are there: some are silent
     between: Callable[[], None] | None = None
 
     def scope(self) -> Scope:
@@ -287,7 +288,7 @@ class Audit:
         again = [self.facts(each, self.scope()) for each in self.replicas]
         found = judge_open(
             facts, again, self.coordinator, now_ms=self.now_ms, windows=self._starts(facts),
-            searched=self._searched(behind_another(facts, again)),
+            searched=self._searched(behind_another(facts, again)), replicas=self.assigned,
         )  # fmt: skip
         for each in facts:
             found += judge_alone(each)

@@ -50,6 +50,7 @@ class Stage:
             compacted=case.option("compacted", "yes") == "yes",
             coordinator=coordinator,
             now_ms=case.number("now", 2000),
+            assigned=case.number("of", 0),
         )
         found = audit.findings()
         for each in found:
