@@ -124,7 +124,7 @@ def test_a_look_of_the_guard_is_four_requests(asked: Counter[str]) -> None:
             assert asked == Counter({name: 10 * count for name, count in look.items()})
             assert _metric(daemon) - before == asked  # it tells of itself what brokers see
             asked.clear()
-            daemon._began_ms += 61_000  # a minute later, the options and the note
+            daemon.clock.ahead_ms += 61_000  # a minute later, the options and the note
             await daemon.round()
             more = asked - look
             assert more.pop("DescribeConfigs") == 1

@@ -7,7 +7,7 @@ The thinking is in `machines.guard`; here are its eyes, hands and clock, and one
 thing that it does. A process that is killed between any two of these steps leaves nothing that the
 next one, or another guard beside it, does not understand.
 
-The clock is the wall clock at the start and runs on with the monotonic one, so that it never jumps.
+The clock never jumps, and goes on while the machine sleeps (`clock`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dataclasses import replace
 from sexton.base.errors import SextonError
 from sexton.base.findings import Finding
 from sexton.client.roving import RovingClient
+from sexton.guard.clock import Clock
 from sexton.guard.disk import Costs
 from sexton.guard.eyes import Eyes
 from sexton.guard.memory import (
@@ -71,8 +72,8 @@ class Daemon:
         self, client: RovingClient, config: GuardConfig, memory_topic: str = TOPIC
     ) -> None:
         self._client = client
-        self._began = time.monotonic()
-        self._began_ms = time.time_ns() // 1_000_000
+        self.clock = Clock()
+        self.now_ms = self.clock.now_ms
         self.guard = Guard(f"{uuid.uuid4().hex[:12]}", config)
         self.eyes = Eyes(client, self.now_ms)
         self.memory = MemoryTopic(client, memory_topic, config.patience_ms)
@@ -95,9 +96,6 @@ class Daemon:
         asked = self._client.asked.items()
         name = "sexton_guard_requests_total"
         return self._counted + Counter({(name, (("api", api),)): count for api, count in asked})
-
-    def now_ms(self) -> int:
-        return self._began_ms + int((time.monotonic() - self._began) * 1000)
 
     # ── running ──
 

@@ -105,7 +105,7 @@ class Guard:
     def _seen(self, event: Seen) -> list[Effect]:
         now_ms = event.now_ms
         self.round += 1
-        self.unseen = bool(self.last_seen_ms) and self._is_long(now_ms - self.last_seen_ms)
+        self.unseen = self._stood_still(now_ms)
         before_ms = self.views.known_ms or self._vouched_ms(now_ms)
         self._notice_gap(before_ms, now_ms)
         self.views.look(event.by, now_ms, len(event.brokers))
@@ -137,6 +137,10 @@ class Guard:
         all there was nobody who could have: that needs no telling."""
         if before_ms != NEVER and now_ms - before_ms > self.gap[1] - self.gap[0]:
             self.gap = before_ms, now_ms
+
+    def _stood_still(self, now_ms: int) -> bool:
+        """Has nobody looked for so long that what was seen then says nothing of now?"""
+        return bool(self.last_seen_ms) and self._is_long(now_ms - self.last_seen_ms)
 
     def _is_long(self, ms: int) -> bool:
         return ms > self.config.blind_ms
@@ -208,6 +212,10 @@ class Guard:
 
     def _decide(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
+        if self._stood_still(now_ms):  # between the look and now, asleep maybe
+            self.unseen = True
+            for watched in self.topics.values():
+                watched.well_since_ms, watched.well_rounds = None, 0
         for name in sorted(self.topics):
             watched = self.topics[name]
             wanted = self.wanted(watched, now_ms)

@@ -316,6 +316,24 @@ def test_everything_is_frozen_when_the_cluster_is_seen_again() -> None:
     assert [topic.own.min for topic in world.topics.values()] == [None] * 3
 
 
+def test_nothing_is_thawed_by_what_was_seen_before_the_guard_stood_still() -> None:
+    """Its machine may sleep between a look and what follows from it; the hold-down went on."""
+    world = quiet_world()
+    world.leave("t0")
+    life = world.start_guard()
+    let_pass(world, 8_000)
+    world.come_back("t0")
+    say_audited(world)
+    while life.guard.topics["t0"].well_rounds < 3:
+        world.step()
+    assert world.topics["t0"].own.min == FOREVER, "the hold-down is not over"
+    world.leave("t0")
+    world.now_ms += CONFIG.blind_ms
+    let_pass(world, 20_000)
+    set_to = [line for line in world.story if "t0 is set to" in line]
+    assert len(set_to) == 1, "frozen once, and never set back"
+
+
 def test_what_people_ask_for_is_done() -> None:
     world = quiet_world()
     world.start_guard()

@@ -1,0 +1,29 @@
+"""What time is it for a guard, whose clock may neither jump nor stand still?
+
+The wall clock is set by people and by time servers, back as well as forth: it tells when the guard
+began, and no more. From there on the time since the machine was started counts. It has to go on
+while the machine sleeps or its virtual machine is suspended: to a replica that is away meanwhile it
+is time in which nobody guarded it. On Linux that is CLOCK_BOOTTIME; `time.monotonic` is not, it
+stands still as long as the machine does. Elsewhere there is only that one.
+"""
+
+from __future__ import annotations
+
+import time
+
+_SINCE_BOOT: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def since_boot_ms() -> int:
+    """Never goes back, and on with the machine asleep."""
+    if _SINCE_BOOT is None:
+        return time.monotonic_ns() // 1_000_000
+    return time.clock_gettime_ns(_SINCE_BOOT) // 1_000_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ahead_ms = time.time_ns() // 1_000_000 - since_boot_ms()
+
+    def now_ms(self) -> int:
+        return self.ahead_ms + since_boot_ms()
