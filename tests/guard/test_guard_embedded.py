@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from sexton.client.config_changes import BROKER, alter
 from sexton.client.roving import RovingClient
+from sexton.guard.memory import TOPIC as MEMORY
 from sexton.guard.memory import MemoryTopic
 from sexton.guard.panic import DEFAULT_MIN, recalled
 from sexton.lab.divergences import EMBEDDED_OPTIONS
@@ -172,6 +173,27 @@ def test_what_makes_no_sense_is_refused(run_sexton: RunSexton, orders: EmbeddedC
     assert run_sexton("guard", "maintenance", "--for", "soon", *reach).code == 2
     assert run_sexton("guard", "panic", "--off", *reach).code == 2
     assert run_sexton("guard", "thaw", "nope", *reach).code == 2
+    assert run_sexton("guard", "thaw", "orders", "nope", "--audited", *reach).code == 2
+    assert MEMORY not in names(orders), "nothing was changed"
+
+
+def test_where_nobody_ever_guarded_there_is_nothing_to_take_back(
+    run_sexton: RunSexton, orders: EmbeddedCluster
+) -> None:
+    before = options_of(orders.bootstrap_servers, "orders")
+    for command in (("thaw", "orders"), ("thaw", "--all"), ("maintenance", "--off")):
+        answer = run_sexton("guard", *command, "-b", orders.bootstrap_servers)
+        assert answer.code == 0, answer.stderr
+        assert MEMORY not in names(orders)
+    assert options_of(orders.bootstrap_servers, "orders") == before
+
+
+def names(cluster: EmbeddedCluster) -> set[str]:
+    async def ask() -> set[str]:
+        async with RovingClient(cluster.bootstrap_servers) as client:
+            return {*(await client.topology()).topics}
+
+    return asyncio.run(ask())
 
 
 def test_a_plan_changes_nothing_and_once_does_it(

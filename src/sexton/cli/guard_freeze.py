@@ -87,4 +87,5 @@ async def hold(daemon: Daemon, only: frozenset[str] | None) -> None:
         for name, found in watched.items()
         if found.options is not None and found.options.compacted and found.sight.replicated
     ]
+    await daemon.memory.ensure()
     await daemon.memory.remember(holds)

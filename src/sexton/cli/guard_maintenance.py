@@ -21,6 +21,7 @@ from sexton.cli.guard_reach import (
     MemoryOption,
     config_of,
     done,
+    looked,
     show,
     tell_unfinished,
     with_daemon,
@@ -66,6 +67,8 @@ def command(
         async def order(daemon: Daemon) -> Status:
             from sexton.machines.guard_notes import Maintenance
 
+            if off and not await daemon.memory.exists():
+                return await looked(daemon)  # nobody has ever asked for it
             await daemon.memory.ensure()
             until_ms = daemon.now_ms() + lasts_ms if lasts_ms else 0
             await daemon.memory.remember([Maintenance(until_ms)])

@@ -23,6 +23,7 @@ from sexton.cli.guard_reach import (
     chosen,
     config_of,
     done,
+    looked,
     show,
     tell_unfinished,
     with_daemon,
@@ -78,6 +79,8 @@ def command(
 
         async def thaw(daemon: Daemon) -> Status:
             await release(daemon, only, audited=audited)
+            if not await daemon.memory.exists():
+                return await looked(daemon)  # nobody has ever frozen anything
             return await done(daemon)
 
         from sexton.guard.status import why_held

@@ -132,9 +132,9 @@ class Daemon:
         return self.status()
 
     async def round_of_looking(self) -> None:
-        """Sees the cluster and reads the notes, and does nothing about it."""
-        if not self._ready:
-            await self._begin()
+        """Sees the cluster and reads what notes there are; not even a place for them is made."""
+        if await self.memory.exists():
+            await self._recall()
         for look in self.guard.handle(await self.eyes.see()):
             assert isinstance(look, Describe)
             self.guard.handle(await self.eyes.describe(look.topics))
