@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +25,7 @@ from sexton.cli.writers import Format
 if TYPE_CHECKING:
     from sexton.broker.control import Control
 
-BOOTSTRAP_SERVERS = "bootstrap.servers"
+BOOTSTRAP_SERVERS, BROKER_LIST = "bootstrap.servers", "metadata.broker.list"
 OR_NAME_A_BROKER = (
     "start one with `sexton up`, name its --data, or name a broker: -b localhost:9092"
 )
@@ -167,12 +168,38 @@ def control_or_broker(data: Path | None) -> Control:
 
 def merged_settings(settings: Sequence[str] | None, command_config: Path | None) -> dict[str, str]:
     """The same without `-b`, whether or not they name a broker."""
-    merged = load_properties(command_config) if command_config else {}
-    return merged | dict(map(_parse_setting, settings or ()))
+    from_file = _from_file(command_config) if command_config else {}
+    return _with_brokers(from_file) | _with_brokers(dict(map(_parse_setting, settings or ())))
+
+
+def _with_brokers(settings: dict[str, str]) -> dict[str, str]:
+    """By Kafka's own name for them; to librdkafka it means the same."""
+    if BROKER_LIST in settings:
+        brokers = settings.pop(BROKER_LIST)
+        settings.setdefault(BOOTSTRAP_SERVERS, brokers)
+    return settings
+
+
+def _from_file(path: Path) -> dict[str, str]:
+    from sexton.client.setting_names import unknown_in_file
+
+    found = load_properties(path)
+    if unknown := unknown_in_file(found, str(path)):
+        _tell_once(f"{path}: no client of Kafka knows these, and they do nothing", *unknown)
+    return found
+
+
+@cache
+def _tell_once(what: str, *names: str) -> None:
+    """A command may look at its settings more than once."""
+    typer.echo(f"note: {what}: {', '.join(names)}", err=True)
 
 
 def _parse_setting(setting: str) -> tuple[str, str]:
+    from sexton.client.setting_names import check_typed
+
     key, equals, value = setting.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"-X {setting}", "is not KEY=VALUE", "as in -X client.id=me")
+    check_typed(key.strip(), f"-X {key.strip()}")
     return key.strip(), value

@@ -3,9 +3,9 @@
     {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256", ...}  ──▶  ClientConfig
 
 The names are those of Kafka's own tools, which people have in a properties file, and those that
-librdkafka has in their place. A setting about anything else (batches, groups, metrics) is not about
-reaching a cluster, and is passed over; one about security that we do not understand is an error:
-to leave it out could mean to send a password in the clear.
+librdkafka has in their place (`setting_names`). A setting about anything else (batches, groups,
+metrics) is not about reaching a cluster, and is passed over; one about security that we do not
+understand is an error: to leave it out could mean to send a password in the clear.
 """
 
 from __future__ import annotations
@@ -20,26 +20,18 @@ from urllib.parse import unquote, urlsplit
 from sexton.base.errors import ConfigError
 from sexton.client.connection import ClientConfig
 from sexton.client.login import OAUTHBEARER, BearerLogin, Login
+from sexton.client.setting_names import OF_SECURITY, SECURITY
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_SECURITY = ("security.", "ssl.", "sasl.", "enable.ssl.")
 _JAAS = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
-_UNDERSTOOD = {
-    "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password",
-    "sasl.jaas.config", "ssl.truststore.location", "ssl.truststore.type",
-    "ssl.truststore.certificates", "ssl.ca.location", "ssl.ca.pem", "ssl.keystore.location",
-    "ssl.keystore.type", "ssl.certificate.location", "ssl.key.location", "ssl.key.password",
-    "ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification",
-    "sasl.oauthbearer.token", "sasl.oauthbearer.token.endpoint.url",
-}  # fmt: skip
 
 
 def client_config(settings: Mapping[str, str], base: ClientConfig | None = None) -> ClientConfig:
     """How to talk to the brokers that these settings are for."""
     config = base or ClientConfig()
     for name in settings:
-        if name.startswith(_SECURITY) and name not in _UNDERSTOOD:
-            raise ConfigError(name, "is not understood", f"known: {', '.join(sorted(_UNDERSTOOD))}")
+        if name.startswith(SECURITY) and name not in OF_SECURITY:
+            raise ConfigError(name, "is not understood", f"known: {', '.join(sorted(OF_SECURITY))}")
     protocol = settings.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         hint = f"choose among {', '.join(_PROTOCOLS)}"

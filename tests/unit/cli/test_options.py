@@ -15,9 +15,9 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("bootstrap.servers=file:1\nclient.id=file\nacks=all\n")
     assert client_settings(None, None, path)["bootstrap.servers"] == "file:1"
-    settings = client_settings("b:1", ["client.id=x", "bootstrap.servers=x:1", "a=b=c"], path)
-    assert settings == {
-        "bootstrap.servers": "b:1", "client.id": "x", "acks": "all", "a": "b=c",
+    typed = ["client.id=x", "bootstrap.servers=x:1", "sasl.password=b=c"]
+    assert client_settings("b:1", typed, path) == {
+        "bootstrap.servers": "b:1", "client.id": "x", "acks": "all", "sasl.password": "b=c",
     }  # fmt: skip
 
 
@@ -51,6 +51,61 @@ def test_a_broker_and_a_data_directory_are_two_clusters(tmp_path: Path) -> None:
 def test_a_setting_without_key_or_value_is_refused(setting: str) -> None:
     with pytest.raises(ConfigError, match="is not KEY=VALUE"):
         client_settings("b:1", [setting], None)
+
+
+@pytest.mark.parametrize(
+    ("setting", "why", "hint"),
+    [
+        ("request.timeout=5", "is no setting of", "did you mean request.timeout.ms?"),
+        ("group.ids=g", "is no setting of", "did you mean group.id?"),
+        ("Client.ID=me", "is no setting of", "did you mean client.id?"),
+        ("cleanup=x", "is no setting of", "docs/reference/config.md"),
+        ("bootstrap.controllers=c:1", "not controllers", "give bootstrap.servers"),
+    ],
+)
+def test_a_setting_that_is_typed_and_does_not_exist_is_refused(
+    setting: str, why: str, hint: str, run_sexton: RunSexton
+) -> None:
+    answer = run_sexton("cluster", "topics", "-b", "localhost:1", "-X", setting)
+    assert answer.code == 2
+    assert answer.stderr.startswith(f"error: -X {setting.partition('=')[0]}: ")
+    assert why in answer.stderr and hint in answer.stderr
+
+
+def test_a_file_may_hold_what_is_for_other_programs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of Kafka's clients, in silence; of others by name, and only once."""
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=b:1\nlinger.ms=5\nkey.serializer=S\n")
+    client_settings(None, None, path)
+    assert capsys.readouterr().err == ""
+    path.write_text("bootstrap.servers=b:1\nlinger.ms=5\nschema.registry.url=u\ncompany=x\n")
+    for _ in range(2):
+        assert client_settings(None, None, path)["bootstrap.servers"] == "b:1"
+    told = capsys.readouterr().err
+    assert told.startswith(f"note: {path}: ") and told.endswith(": schema.registry.url, company\n")
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["bootstrap.server", "securty.protocol", "bootstrap.controllers"])
+def test_a_slip_in_a_file_does_not_lead_to_another_cluster(name: str, tmp_path: Path) -> None:
+    """Without a broker the cluster of `sexton up` is meant, without security nobody checks."""
+    path = tmp_path / "client.properties"
+    path.write_text(f"{name}=x\n")
+    with pytest.raises(ConfigError) as error:
+        client_settings(None, None, path)
+    assert error.value.subject == f"{path}: {name}"
+    assert error.value.hint is not None
+
+
+def test_brokers_may_go_by_the_name_that_librdkafka_has_for_them(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("metadata.broker.list=file:1\n")
+    assert client_settings(None, None, path) == {"bootstrap.servers": "file:1"}
+    typed = ["metadata.broker.list=typed:1"]
+    assert client_settings(None, typed, path) == {"bootstrap.servers": "typed:1"}
+    assert client_settings("b:1", typed, path) == {"bootstrap.servers": "b:1"}
 
 
 def test_what_cannot_be_written_is_said_before_the_work(
