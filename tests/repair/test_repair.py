@@ -73,7 +73,7 @@ ALL = (1, 2, 3)
 TOPICS = {
     "words": ALL, "notes": ALL, "killed": ALL, "operator": ALL, "guarded": ALL, "deleted": ALL,
     "lives": ALL, "untouched": ALL, "two-copies": (1, 3), "many": ALL, "two-keys": ALL,
-    "crash": ALL, "frozen": ALL, "rounds": ALL, "others": ALL,
+    "crash": ALL, "frozen": ALL, "rounds": ALL, "others": ALL, "remade": ALL,
 }  # fmt: skip
 
 
@@ -399,6 +399,28 @@ def test_who_said_yes_to_one_replica_is_asked_about_another(
     code, told = run(topic)
     assert (code, told["summary"]["findings_left"], len(asked)) == (0, 0, 2), told
     assert "k" not in consumed(cluster.bootstrap_servers, topic).latest
+
+
+def test_a_yes_is_for_the_topic_that_was_audited(
+    cluster: EmbeddedCluster,
+    topics: dict[str, str],
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the question waits it is deleted and made again: there all replicas agree."""
+    topic = topics["remade"]
+
+    def consent(_command: str, _what: str, _yes: bool, _instead: str) -> None:
+        cluster.delete_topic(topic)
+        cluster.create_topic(topic, [[1, 2, 3]], {"cleanup.policy": "compact"})
+
+    monkeypatch.setattr("sexton.cli.repair_run.consent", consent)
+    code, told = run(topic)
+    assert code == 1 and told["error"]["kind"] == "another-topic", told
+    assert not told.get("steps"), "nothing was done"
+    assert options_of(cluster, topic)[MIN_LAG] is None
+    assert not (tmp_path / "notes.json").exists()
 
 
 def test_without_consent_nothing_is_done(

@@ -21,7 +21,7 @@ from sexton.client.config_changes import BROKER, TOPIC, OptionValue, alter, desc
 from sexton.client.topology import Topology
 from sexton.guard import repair_options
 from sexton.guard.repair import Repair
-from sexton.guard.repair_notes import Held, Notes, NotesFile
+from sexton.guard.repair_notes import Held, Notes, NotesFile, default_path
 from sexton.guard.repair_options import THROTTLED_RATES, HeldOptions
 from sexton.machines.guard_notes import FOREVER, MIN_LAG
 from sexton.machines.repair import Job
@@ -139,6 +139,24 @@ def test_of_a_topic_that_is_deleted_nothing_stays_on_brokers(
     assert code == 2 and "no such topic" in told["error"]["why"]
     assert changed == [((BROKER, "1"), [(RATE, None)])]
     assert not file.path.exists()
+
+
+def test_the_next_repair_of_another_topic_tells_of_it(
+    cluster: EmbeddedCluster, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody repairs a topic that is not there, and its throttle would stay for good."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    notes = begun(cluster, "vanished", THROTTLED, topic_id="of a topic that was there")
+    left = default_path(notes.cluster_id, "vanished")
+    with NotesFile(left) as file:
+        file.write(notes)
+    cluster.create_topic("fine", [[1, 2]], {"cleanup.policy": "compact"})
+    code, told = run("fine")
+    assert code == 0, "it is about another topic"
+    (finding,) = told["findings"]
+    assert (finding["where"], finding["severity"]) == ("vanished", "note")
+    assert "sexton repair vanished" in finding["remedy"]
+    assert left.exists()
 
 
 def test_a_broker_that_has_not_heard_of_the_topic_does_not_end_its_repair(

@@ -18,6 +18,7 @@ from sexton.cli.repair_show import (
     STEPS,
     show_choices,
     show_left,
+    show_left_behind,
     show_not_mended,
     show_plans,
     show_undone,
@@ -62,9 +63,10 @@ async def _with_client(request: Request, out: Output) -> None:
                 with NotesFile(path) as file:
                     await _Run(request, out, client, file).unfinished()
             raise no_such_topic(request.topic)
-        _check_trusted(request, topology.topic(request.topic))
+        topic = topology.topic(request.topic)
+        _check_trusted(request, topic)
         with NotesFile(path) as file:
-            await _Run(request, out, client, file).run()
+            await _Run(request, out, client, file, topic.topic_id.hex()).run()
 
 
 def _check_trusted(request: Request, topic: Topic) -> None:
@@ -82,11 +84,13 @@ class _Run:
     out: Output
     client: Client
     file: NotesFile
+    topic_id: str = ""  # of the topic that was there when it began
     steps: list[Row] = field(default_factory=list)  # what was done, in order
     doubted: Doubted | None = None  # by a guard, before the last audit
     unasked: SextonError | None = None  # why nobody could look for a guard
 
     async def run(self) -> None:
+        await self._tell_of_others()
         notes = await self.unfinished()
         if notes is not None:
             await self._go_on(notes)
@@ -107,6 +111,12 @@ class _Run:
         await self._begin(jobs)
 
     # ── before it begins ──
+
+    async def _tell_of_others(self) -> None:
+        from sexton.guard.repair_notes import left_behind
+
+        cluster_id = (await self.client.topology([])).cluster_id
+        show_left_behind(left_behind(cluster_id or "", self.request.topic), self.out)
 
     async def unfinished(self) -> Notes | None:
         """Notes of a repair that was interrupted, and of the very topic that is there now."""
@@ -143,6 +153,7 @@ class _Run:
         self._consent("write " + ("this record" if len(choices) == 1 else "these records"))
         plain = request.show_keys
         await check_unwritten(self.client, choices, found, looked.ends, plain_keys=plain)
+        await self._check_same()
         for choice in choices:
             await publish(self.client, choice, found)
         return await self._audit(request.only)
@@ -174,17 +185,24 @@ class _Run:
         from sexton.guard.repair_notes import Notes
 
         await check_rights(self.client, self.request.throttle_bytes_per_s)
-        topology = await self.client.topology([self.request.topic])
+        cluster_id = await self._check_same()
         notes = Notes(
-            topology.cluster_id or "",
-            self.request.topic,
-            topology.topic(self.request.topic).topic_id.hex(),
-            int(time.time() * 1000),
-            jobs=tuple(jobs),
+            cluster_id, self.request.topic, self.topic_id, int(time.time() * 1000), jobs=tuple(jobs)
         )
         await self._keep_copies(jobs)
         begin(self.file, notes)
         await self._finish(notes, self._scope(notes))
+
+    async def _check_same(self) -> str:
+        """What was audited, and somebody has said yes to, is of this very topic; the cluster's id.
+
+        The question may have waited for hours.
+        """
+        from sexton.guard.repair_sight import check_same
+
+        topology = await self.client.topology([self.request.topic])
+        check_same(self.request.topic, self.topic_id, topology.topic(self.request.topic).topic_id)
+        return topology.cluster_id or ""
 
     async def _keep_copies(self, jobs: Sequence[Job]) -> None:
         from sexton.guard.repair_copy import keep_copy
@@ -198,7 +216,7 @@ class _Run:
 
     async def _go_on(self, notes: Notes) -> None:
         """With a repair that was interrupted."""
-        from sexton.guard.repair import look
+        from sexton.guard.repair_sight import look
         from sexton.machines.repair import is_overtaken, planned_steps
 
         self.out.say(f"going on with a repair that was interrupted: {self.file.path}")
@@ -206,7 +224,7 @@ class _Run:
         overtaken: list[Job] = []
         rows: list[Row] = []
         for job in left:
-            sight = await look(self.client, job.partition)
+            sight = await look(self.client, job.partition, notes.topic_id)
             if is_overtaken(job, sight):
                 overtaken.append(job)
                 self.out.say(f"{job.partition} was assigned to others since: it is judged anew.")

@@ -98,6 +98,14 @@ def show_unfinished(topic: str, replicas: int, out: Output) -> None:
     out.finding(Finding("not-repaired", "error", topic, message, {}, DO_IT))
 
 
+def show_left_behind(topics: Sequence[str], out: Output) -> None:
+    """Of other topics: nobody may remember them, least of all if the topic was deleted since."""
+    for topic in topics:
+        message = "A repair of it was interrupted, and what it has set is set still."
+        remedy = f"Run `sexton repair {topic}` again, with the same -b."
+        out.finding(Finding("not-repaired", "note", topic, message, {}, remedy))
+
+
 def show_not_mended(plans: Sequence[Plan], looked: Looked, request: Request, out: Output) -> None:
     """What was rebuilt and is wrong all the same."""
     settled = {each.identity for plan in plans for each in plan.decision.settled}

@@ -23,12 +23,13 @@ from typing import Final
 from sexton.base.errors import PeerError, Refused, SextonError
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
-from sexton.client.admin import elect, moving, reassign
+from sexton.client.admin import elect, reassign
 from sexton.client.client import Client
 from sexton.client.retrying import until_it_works
 from sexton.guard.permissions import CLUSTER, OF_REPAIR, needing
 from sexton.guard.repair_notes import Notes, NotesFile
 from sexton.guard.repair_options import HeldOptions, check_throttle
+from sexton.guard.repair_sight import check_same, look
 from sexton.machines.guard_notes import Lags
 from sexton.machines.guard_views import SEVERAL
 from sexton.machines.repair import (
@@ -143,9 +144,7 @@ class Repair:
             why = f"are of the cluster {self.notes.cluster_id}, and this is {topology.cluster_id}"
             raise PeerError("the notes of the repair", why, "choose another --state")
         topic = topology.topic(self.notes.topic)
-        if topic.topic_id.hex() != self.notes.topic_id:
-            why = "is another one, as some broker has it, than the one whose repair began"
-            raise PeerError(self.notes.topic, why, "run it again when brokers agree about that")
+        check_same(topic.name, self.notes.topic_id, topic.topic_id)
 
     # ── one partition ──
 
@@ -153,7 +152,7 @@ class Repair:
         pause_s, seen, since = PAUSE_S, None, time.monotonic()
         said = ""
         while True:
-            sight, progress = await self._seen(job)
+            sight, progress = await self._look(job)
             step = next_step(job, sight)
             match step:
                 case Done():
@@ -170,6 +169,8 @@ class Repair:
                 case Move(replicas, why):
                     if job.left:
                         await self._hold(job)
+                        if next_step(job, (await self._look(job))[0]) != step:
+                            continue  # that took its time, and somebody has left the ISR say
                     self.tell(job.partition, why)
                     await self._move(job.partition, replicas)
                 case Wait(why):
@@ -188,15 +189,12 @@ class Repair:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
 
-    async def _seen(self, job: Job) -> tuple[Sight, int]:
-        """A broker that we ask may die like any other."""
-        return await until_it_works(lambda: self._look(job))
-
     async def _hold(self, job: Job) -> None:
         await until_it_works(lambda: self._hold_now(job))
 
     async def _hold_now(self, job: Job) -> None:
         """Cleaning stops, and copying is slowed down if that is wanted; again, if it is undone."""
+        await self._check_topic()
         nodes = {*job.replicas, *((job.helper,) if job.helper is not None else ())}
         live = sorted(nodes & {*(await self.client.topology([])).brokers})
         before = self.notes.options
@@ -209,7 +207,7 @@ class Repair:
 
     async def _look(self, job: Job) -> tuple[Sight, int]:
         """The partition now, and how far the replica under way has got."""
-        sight = await look(self.client, job.partition)
+        sight = await look(self.client, job.partition, self.notes.topic_id)
         under_way = job.left[:1] or ((job.helper,) if job.helper is not None else ())
         holding, progress = set(), -1
         for node in under_way:
@@ -242,21 +240,6 @@ class Repair:
             if isinstance(error, Refused) and error.error not in _PASSING:
                 raise
             self.tell(partition, f"not yet: {error.why}")
-
-
-async def look(client: Client, partition: TopicPartition) -> Sight:
-    """Where the replicas of a partition are; who holds it is left to whoever asks."""
-    under_way = await moving(client, [partition])
-    topology = await client.topology([partition.topic])
-    place = topology.place(partition)
-    return Sight(
-        place.leader,
-        place.leader_epoch,
-        place.replicas,
-        place.isr,
-        bool(under_way),
-        frozenset(topology.brokers),
-    )
 
 
 async def check_rights(client: Client, throttle_bytes_per_s: int | None = None) -> None:

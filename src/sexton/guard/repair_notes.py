@@ -130,6 +130,25 @@ class NotesFile:
             os.close(directory)
 
 
+def left_behind(cluster_id: str, but: str) -> list[str]:
+    """Topics of this cluster whose repair was interrupted; `but` this one, which is being seen to.
+
+    What a repair has set stays until somebody goes on with it: the topic frozen, and brokers
+    throttled even if the topic is deleted by then.
+    """
+    place = default_path(cluster_id, "")
+    found = []
+    for path in sorted(place.parent.glob(f"{place.stem}*{place.suffix}")):
+        try:
+            with NotesFile(path) as file:  # whoever has it is at work
+                notes = file.read()
+        except ConfigError:
+            continue
+        if notes is not None and notes.cluster_id == cluster_id and notes.topic != but:
+            found.append(notes.topic)
+    return found
+
+
 # ── as JSON ──
 
 

@@ -9,12 +9,10 @@ from sexton.audit.finding import AuditFinding
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
-from sexton.client.configs import topic_configs
-from sexton.guard.repair import look
+from sexton.guard.repair_sight import look
 from sexton.machines.repair import Job, Sight, Stop, plan_job
 from sexton.machines.repair_verdicts import Decision, Judged, decide
 
-MIN_INSYNC = "min.insync.replicas"
 DAY_MS = 24 * 60 * 60 * 1000
 
 
@@ -121,22 +119,20 @@ async def plan_repair(
         by_partition.setdefault(each.partition, []).append(each)
     if not by_partition:
         return []
-    topics = sorted({at.topic for at in by_partition})
-    configs = await topic_configs(client, topics, (MIN_INSYNC,))
     racks = {node: each.rack for node, each in (await client.topology([])).brokers.items()}
     plans = []
     for at, some in sorted(by_partition.items()):
         sight = await look(client, at)
         decision = decide(at, sight.replicas, some, trusted)
-        min_insync = int(configs[at.topic][MIN_INSYNC] or 1)
-        plans.append(_plan(decision, sight, min_insync, racks))
+        plans.append(_plan(decision, sight, racks))
     return plans
 
 
-def _plan(decision: Decision, sight: Sight, min_insync: int, racks: dict[int, str | None]) -> Plan:
+def _plan(decision: Decision, sight: Sight, racks: dict[int, str | None]) -> Plan:
     if not decision.is_clear:
         return Plan(decision, sight, None, None)
-    found = plan_job(decision.partition, sight, decision.wrong, decision.sources, min_insync, racks)
+    least = sight.min_insync or 1
+    found = plan_job(decision.partition, sight, decision.wrong, decision.sources, least, racks)
     if isinstance(found, Stop):
         return Plan(decision, sight, None, found)
     return Plan(decision, sight, found, None)

@@ -77,6 +77,7 @@ class Sight:
     moving: bool  # a reassignment is under way
     brokers: frozenset[int]  # that are up
     holding: frozenset[int] = field(default_factory=frozenset)  # brokers that still have its log
+    min_insync: int | None = None  # of now; None: as it was when the job was planned
 
 
 # ── steps ──
@@ -206,18 +207,19 @@ def _take_away(job: Job, sight: Sight, node: int) -> Step:
 
 def may_go(job: Job, sight: Sight, node: int) -> bool:
     """Are enough others in sync?"""
-    return len({*sight.isr} - {node}) >= fewest_in_sync(job.min_insync)
+    return len({*sight.isr} - {node}) >= fewest_in_sync(job, sight)
 
 
-def fewest_in_sync(min_insync: int) -> int:
-    return max(min_insync, FEWEST_COPIES)
+def fewest_in_sync(job: Job, sight: Sight) -> int:
+    wanted = job.min_insync if sight.min_insync is None else sight.min_insync
+    return max(wanted, FEWEST_COPIES)
 
 
 def _too_few(job: Job, sight: Sight, node: int) -> str:
     others = len({*sight.isr} - {node})
     return (
         f"without broker {node} only {others} would be in sync, "
-        f"and {fewest_in_sync(job.min_insync)} must be"
+        f"and {fewest_in_sync(job, sight)} must be"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from sexton.audit.finding import AuditFinding, Verdict
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
 from sexton.guard.repair_choices import Choice, choices_of
-from sexton.guard.repair_notes import Held, Notes, NotesFile, default_path
+from sexton.guard.repair_notes import Held, Notes, NotesFile, default_path, left_behind
 from sexton.machines.repair import Emptied, Job
 
 AT = TopicPartition("orders", 3)
@@ -50,6 +51,23 @@ def test_the_usual_place_is_one_file_for_each_topic_and_cluster(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert default_path("a/b", "orders") == tmp_path / "sexton/repair/a_b-orders.json"
+
+
+def test_what_others_have_left_behind_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In the usual place, of this cluster, and not of a repair that is at work."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert left_behind("cluster", "orders") == []
+    for cluster, topic in (
+        ("cluster", "orders"), ("cluster", "events.v1"), ("cluster", "busy"), ("cluster-2", "far"),
+    ):  # fmt: skip
+        with NotesFile(default_path(cluster, topic)) as file:
+            file.write(replace(NOTES, cluster_id=cluster, topic=topic))
+    default_path("cluster", "broken").write_text("{", encoding="utf-8")
+    with NotesFile(default_path("cluster", "busy")):
+        assert left_behind("cluster", "orders") == ["events.v1"]
+    assert left_behind("cluster", "") == ["busy", "events.v1", "orders"]
 
 
 # ── choices ──
