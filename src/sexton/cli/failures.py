@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import sys
 import traceback
 from dataclasses import asdict, dataclass
@@ -24,6 +23,7 @@ import typer
 from sexton.base.errors import ConfigError, Missing, Refused, SextonError
 from sexton.base.extras import EXTRAS, missing
 from sexton.base.kafka_errors import KafkaError
+from sexton.cli.interrupts import is_interrupt
 from sexton.report.prose import folded
 
 FAILED = 1
@@ -32,8 +32,6 @@ INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
 PIPE_CLOSED = 128 + 13  # and for SIGPIPE
 
 DEBUG_VARIABLE = "SEXTON_DEBUG"
-# confluent-kafka ends a call on Ctrl-C, and forgets on the way out that this is why.
-LOST_INTERRUPT = re.compile(r"'cimpl\.\w+' objects> returned NULL without setting an exception")
 
 OTHER_LOGIN = "does the port speak what security.protocol and sasl.mechanism say?"
 NEEDS_ACL = "an ACL has to allow it: docs/concepts/threat-model.md lists what each command needs"
@@ -103,10 +101,8 @@ def failure_of(error: BaseException, command: str = "") -> Failure:
             return failure_of(missing(error.name))
         case typer.TyperException() if error.exit_code == USAGE:
             return _usage_failure(error, command)
-        case KeyboardInterrupt():
+        case _ if is_interrupt(error):
             return Failure("interrupted", "interrupted", "stopped by the user", None, INTERRUPTED)
-        case SystemError() if LOST_INTERRUPT.search(str(error)):
-            return failure_of(KeyboardInterrupt())
         case OSError() if error.filename is not None and error.strerror:
             return _refused_by_the_system(error, os.fsdecode(error.filename))
         case OSError() if error.errno in FULL:  # which says no name: it is met in a write

@@ -132,6 +132,20 @@ def rows_then(error: BaseException) -> Iterator[list[Cell]]:
 LOST = "<method 'flush' of 'cimpl.Producer' objects> returned NULL without setting an exception"
 
 
+def interrupted_while_a_class_is_made() -> BaseException:
+    """As in an import; Python 3.11 tells of it by another name."""
+
+    class Field:
+        def __set_name__(self, owner: type, name: str) -> None:
+            raise KeyboardInterrupt
+
+    try:
+        type("Made", (), {"field": Field()})
+    except BaseException as error:  # noqa: BLE001 - which one it is depends on Python
+        return error
+    raise AssertionError
+
+
 @pytest.mark.parametrize(
     ("error", "code", "kind"),
     [
@@ -139,6 +153,8 @@ LOST = "<method 'flush' of 'cimpl.Producer' objects> returned NULL without setti
         (ConfigError("--key", "is not hexadecimal"), 2, "config-error"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (SystemError(LOST), 130, "interrupted"),
+        (interrupted_while_a_class_is_made(), 130, "interrupted"),
+        (RuntimeError("generator raised StopIteration"), 1, "unexpected"),
         (SystemError("bad argument to internal function"), 1, "unexpected"),
         (PermissionError(13, "Permission denied", "x.log"), 1, "os-error"),
         (ZeroDivisionError("division by zero"), 1, "unexpected"),
