@@ -73,6 +73,11 @@ PASSED_OVER = frozenset({
     "transaction.two.phase.commit.enable", "transactional.id", "value.deserializer",
     "value.serializer",
 })  # fmt: skip
+# Java's own stores have a password where PEM has none: that is how they are met most.
+OF_A_STORE = {
+    "ssl.truststore.password": "keytool -list -rfc -keystore store.jks > store.pem",
+    "ssl.keystore.password": "openssl pkcs12 -in store.p12 -out store.pem -nodes",
+}
 NEAR = 0.85
 _LISTED = "docs/reference/config.md lists those that count"
 
@@ -98,6 +103,19 @@ def unknown_in_file(names: Iterable[str], path: str) -> list[str]:
             raise ConfigError(f"{path}: {name}", "is no setting of Kafka's clients", near)
         found.append(name)
     return found
+
+
+def must_count(name: str) -> None:
+    """ConfigError for one that says how to reach a cluster, and would be passed over."""
+    if name in USED:
+        return
+    if name in OF_A_STORE:
+        hint = f"convert it, and name the new file without a password: {OF_A_STORE[name]}"
+        raise ConfigError(name, "is of a JKS or PKCS12 store; only PEM is read", hint)
+    near = None if name in PASSED_OVER else _near(name, USED, NEAR)
+    if near or name.startswith(SECURITY):
+        every = f"known: {', '.join(sorted(OF_SECURITY))}"
+        raise ConfigError(name, "is not understood", near or every)
 
 
 def _is_known(name: str) -> bool:

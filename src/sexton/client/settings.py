@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from sexton.base.errors import ConfigError
 from sexton.client.connection import ClientConfig
 from sexton.client.login import OAUTHBEARER, BearerLogin, Login
-from sexton.client.setting_names import OF_SECURITY, SECURITY
+from sexton.client.setting_names import must_count
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _JAAS = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
@@ -30,8 +30,7 @@ def client_config(settings: Mapping[str, str], base: ClientConfig | None = None)
     """How to talk to the brokers that these settings are for."""
     config = base or ClientConfig()
     for name in settings:
-        if name.startswith(SECURITY) and name not in OF_SECURITY:
-            raise ConfigError(name, "is not understood", f"known: {', '.join(sorted(OF_SECURITY))}")
+        must_count(name)
     protocol = settings.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         hint = f"choose among {', '.join(_PROTOCOLS)}"

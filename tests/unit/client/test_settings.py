@@ -60,12 +60,34 @@ def test_names_and_times_are_taken_over() -> None:
         ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere.pem"}, "/nowhere.pem"),
         ({"security.protocol": "SSL", "ssl.keystore.location": "/no.pem"}, "/no.pem"),
         ({"request.timeout.ms": "soon"}, "request.timeout.ms"),
+        ({"secuirty.protocol": "SASL_SSL"}, "secuirty.protocol"),
+        ({"ssl.truststore.password": "changeit"}, "ssl.truststore.password"),
     ],
 )
 def test_what_is_not_understood_is_never_left_out(settings: dict[str, str], subject: str) -> None:
     with pytest.raises(ConfigError) as caught:
         client_config(settings)
     assert caught.value.subject == subject
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("secuirty.protocol", "did you mean security.protocol?"),
+        ("ssl.truststore.locaton", "did you mean ssl.truststore.location?"),
+        ("ssl.truststore.password", "keytool -list -rfc"),  # a Java store, as most files name one
+        ("ssl.keystore.password", "openssl pkcs12"),
+    ],
+)
+def test_a_setting_that_is_not_understood_says_what_to_write(name: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        client_config({name: "x"})
+    assert words in str(caught.value.hint)
+
+
+def test_a_setting_about_something_else_is_passed_over() -> None:
+    others = ("session.timeout.ms", "metric.reporters", "group.id", "compression.type", "acks")
+    assert client_config(dict.fromkeys(others, "x")) == client_config({})
 
 
 def test_certificates_may_stand_in_the_settings(tmp_path: Path) -> None:
