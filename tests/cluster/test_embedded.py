@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from sexton.base.errors import ConfigError, Refused
 from sexton.broker.cluster import HAND_OVER_S
@@ -251,6 +252,21 @@ def test_a_follower_that_is_cut_off_leaves_the_isr() -> None:
         assert cluster.wait_for("orders", 0, lambda state: 3 not in state.isr).isr == (1, 2)
         cluster.mend(1, 3)
         cluster.wait_until_in_sync("orders")
+
+
+def test_who_is_held_back_copies_nothing_and_is_in_the_cluster_all_the_same() -> None:
+    sessions = {"broker.session.timeout.ms": 1_000, "broker.heartbeat.interval.ms": 100}
+    options = {**sessions, "replica.lag.time.max.ms": 2_000, "request.timeout.ms": 500}
+    with EmbeddedCluster(options=options) as cluster:
+        cluster.create_topic("orders", [[1, 2, 3]])
+        cluster.hold_back(3)
+        produce(cluster, "orders", "a")  # acknowledged once broker 3 is out, long after a session
+        assert cluster.wait_for("orders", 0, lambda state: 3 not in state.isr).isr == (1, 2)
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+        assert sorted(admin.list_topics(timeout=20).brokers) == [1, 2, 3]
+        cluster.let_go(3)
+        cluster.wait_until_in_sync("orders")
+        assert cluster.offsets("orders")[3].log_end == 1
 
 
 # ── topics ──

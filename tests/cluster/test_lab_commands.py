@@ -29,6 +29,8 @@ ALWAYS_SIMULATED = (
     ("tombstone-divergence", "independent", False),
     ("stuck-partition", "independent", True),
     ("slow-reassignment", "independent", False),
+    ("late-epoch", "independent", False),
+    ("late-epoch", "coordinated", False),
     ("marker-lifecycle", "independent", False),
 )
 
@@ -53,6 +55,16 @@ def test_people_see_every_broker_after_every_step_and_a_verdict(run_sexton: RunS
     assert re.search(r"\$ sexton repair slow-reassignment-\d+:0", run.stdout)
     assert "the commands above are for clusters of yours." in " ".join(run.stdout.split())
     assert "Before step" not in run.stdout
+
+
+def test_people_are_told_what_a_finding_stands_for(run_sexton: RunSexton) -> None:
+    run = run_sexton("lab", "run", "late-epoch", "--on", "sim")
+    assert run.code == 0, run.stderr
+    assert "3. write filler 8 times\n" in run.stdout
+    assert "\n7. broker 3 is back, in sync, and has kept k=1, which was never" in run.stdout
+    assert "Replica 3 shows a deleted key, at offset 2." in run.stdout
+    told = " ".join(run.stdout.split())
+    assert "No log tells the audit that the key was never committed" in told
 
 
 def test_people_are_told_if_something_happened_after_the_look(run_sexton: RunSexton) -> None:

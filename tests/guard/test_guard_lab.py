@@ -12,7 +12,8 @@ from sexton.lab.divergences import LAB
 from tests.conftest import RunSexton
 from tests.interrupted_lab import interrupted
 
-ALWAYS = ("committed-as-aborted", "slow-reassignment", "stale-disk")  # and one that people are told
+# And one that people are told.
+ALWAYS = ("committed-as-aborted", "slow-reassignment", "stale-disk", "late-epoch")
 NAMES = [pytest.param(n, marks=[] if n in ALWAYS else [pytest.mark.soak]) for n in LAB]
 
 
@@ -42,13 +43,14 @@ def test_people_are_told_what_the_guard_does(run_sexton: RunSexton) -> None:
     assert "no divergence, as the scenario says." in run.stdout
 
 
+@pytest.mark.parametrize("name", ["tombstone-divergence", "late-epoch"])
 def test_a_guard_that_does_nothing_is_found_out(
-    run_sexton: RunSexton, monkeypatch: pytest.MonkeyPatch
+    run_sexton: RunSexton, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """The negative control: one that may not look at any topic."""
     monkeypatch.setattr(guarding, "QUICK", replace(guarding.QUICK, only=frozenset()))
     monkeypatch.setattr(guarding.GuardedCluster, "changed_options", lambda _self, _topic: [])
-    run = run_sexton("lab", "run", "tombstone-divergence", "--guard")
+    run = run_sexton("lab", "run", name, "--guard")
     assert run.code == 1
     assert "replicas diverged; the audit finds tombstone-divergence, not nothing" in run.stderr
 

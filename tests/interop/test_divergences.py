@@ -1,7 +1,8 @@
 """Do the scripts of the embedded cluster come to the same end on Apache Kafka itself?
 
 They do: it has no other policy than `independent`. And the audit finds each by its name, over the
-wire, on brokers that have never heard of us.
+wire, on brokers that have never heard of us. `late-epoch`, which has brokers of its own, is in
+`test_late_epochs`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from sexton.lab.divergences import APACHE_KAFKA_OPTIONS, SCENARIOS, WHOLE_LIFE, marker_lifecycle
+from sexton.lab.divergences import (
+    APACHE_KAFKA_OPTIONS,
+    SCENARIOS,
+    WHOLE_LIFE,
+    late_epoch,
+    marker_lifecycle,
+)
 from sexton.survey.plan import Wanted
 from sexton.survey.runner import LocalRunner
 from sexton.survey.survey import Survey, run_survey
@@ -37,7 +44,7 @@ def three() -> Iterator[ApacheKafka]:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.soak] if n in SELDOM else []) for n in SCENARIOS],
+    [pytest.param(n, marks=[pytest.mark.soak] if n in SELDOM else []) for n in NAMES],
 )
 def test_replicas_of_apache_kafka_diverge_and_the_audit_says_so(
     name: str, three: ApacheKafka
@@ -57,6 +64,10 @@ def test_replicas_of_apache_kafka_diverge_and_the_audit_says_so(
     assert finding.replicas == (3,)
     assert finding.verdict.right == (1, 2)
     assert not list(survey.unread)
+
+
+def test_all_are_played() -> None:
+    assert {*NAMES, late_epoch.name} == SCENARIOS.keys()
 
 
 @pytest.mark.soak

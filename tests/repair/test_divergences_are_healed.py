@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from sexton.cli.main import main
-from sexton.lab.divergences import EMBEDDED_OPTIONS, SCENARIOS
+from sexton.lab.divergences import EMBEDDED_OPTIONS, SCENARIOS, late_epoch
 from sexton.lab.looking import Consumed, consumed
 from sexton.testing.embedded import EmbeddedCluster
 from tests.repair.stages import Enough
 
-# What the key `k` is in truth: deleted, aborted, or overwritten.
+# What the key `k` is in truth: deleted, aborted, overwritten, or never committed.
 TRUTH = {
     "tombstone-divergence": None,
     "aborted-as-committed": None,
@@ -27,14 +27,14 @@ TRUTH = {
     "stuck-partition": "2",
     "slow-reassignment": None,
     "stale-disk": None,
+    "late-epoch": None,
 }
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(
-        compaction="independent", options=EMBEDDED_OPTIONS, frozen_clock=True
-    ) as started:
+    options = {**EMBEDDED_OPTIONS, **late_epoch.broker_options}
+    with EmbeddedCluster(compaction="independent", options=options, frozen_clock=True) as started:
         yield started
 
 

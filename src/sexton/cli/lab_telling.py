@@ -146,7 +146,7 @@ class Teller:
             self._out.say(audit_finding_text(finding, page, self._width))
         if findings:
             self._out.say("")
-            self._say(GONE)
+            self._say(f"{ending.scenario.remark} {GONE}".lstrip())
 
     def _rows(self, ending: Ending) -> None:
         from sexton.lab.stage import values_in

@@ -13,6 +13,9 @@ Where each replica forgets by its own timers (Apache Kafka, `compaction.policy=i
 end up with different truths. Where they ask each other first (`coordinated`), broker 3's absence
 holds the witness in place, at the same timers, and it goes when broker 3 is back.
 
+A last story is not about a witness, but about where a leader's term began: broker 3 leads, and dies
+with records that nobody else has.
+
 Timers are short, so that on Apache Kafka it takes seconds; on the embedded cluster time is moved.
 """
 
@@ -22,16 +25,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from sexton.base.errors import ConfigError
+from sexton.base.errors import ConfigError, PeerError
 from sexton.lab.hands import ClientHands, Hands
 from sexton.lab.looking import Consumed, ReplicaLog
-from sexton.lab.stage import AWAY, Look, Outcome, Pace, Stage, Watch, gone
+from sexton.lab.stage import (
+    AWAY,
+    MIN_LAG,
+    NEXT,
+    RETENTION,
+    Look,
+    Outcome,
+    Pace,
+    Stage,
+    Watch,
+    gone,
+)
 from sexton.testing.cluster import Cluster
 
 TOPIC_OPTIONS: Final = {
     "cleanup.policy": "compact",
     "segment.ms": 500,
-    "delete.retention.ms": 1_000,
+    RETENTION: 1_000,
     "min.cleanable.dirty.ratio": 0,
     "message.timestamp.type": "LogAppendTime",  # segments age by the brokers' clock
     "follower.replication.throttled.replicas": "*",  # of use to Apache Kafka's throttle only
@@ -84,6 +98,9 @@ class Scenario:
     # Does a guard keep it from happening? It does if a replica is away, or being filled, when the
     # others forget. That a disk is from another day nobody sees before it is read.
     guard_helps: bool = True
+    held_by: str = RETENTION  # the option that keeps for a while what must not be forgotten
+    copies_slowly: bool = False  # so nothing waits for days, wherever it is played
+    remark: str = ""  # about the finding, if its name does not say what happened
 
     def __call__(
         self,
@@ -179,7 +196,7 @@ def _k_is_shown(seen: Consumed, _logs: dict[int, ReplicaLog]) -> bool:
     return "k" in seen.latest
 
 
-# ── and three more ──
+# ── and four more ──
 
 
 def _slow_reassignment(stage: Stage) -> Outcome:
@@ -220,6 +237,34 @@ def _stale_disk(stage: Stage) -> Outcome:
     stage.bring_back()
     stage.elect()
     return stage.outcome(forgotten, _k_is_shown, witness=1)
+
+
+def _late_epoch(stage: Stage) -> Outcome:
+    """Whoever leads tells a former leader where its term ended: where the next one began.
+
+    Broker 1 goes by the first batch that is left of that one. If the real first ones were cleaned,
+    beyond the last record of broker 3, then broker 3 cuts off nothing.
+    """
+    stage.write_to_leader("a", "1")  # whoever is to write while broker 2 is held back is connected
+    stage.dies_as_leader_with("k")  # at offset 2
+    stage.write_fillers(8)  # from 1 or 2 on
+    if "k" in stage.logs()[NEXT].latest:
+        raise PeerError(f"broker {NEXT}", "was held back, and has copied k=1 all the same")
+    beyond = 3
+    forgotten = stage.passes_until(lambda logs: gone(logs[NEXT], beyond))
+    then = "cleans its log: the first batches of its term are gone" if forgotten else "keeps all"
+    stage.tell(f"time passes; broker {NEXT} {then}")
+    stage.cluster.begin_reassign(stage.topic, 0, [1, NEXT, AWAY])
+    stage.cluster.wait_for(stage.topic, 0, lambda state: 1 in state.isr)
+    stage.tell(f"broker 1 is added, and copies what broker {NEXT} has")
+    stage.elect(1)
+    stage.cluster.restart(AWAY)
+    stage.wait_until_in_sync()
+    stage.wait_until_all_know_the_end()
+    then = "has kept" if "k" in stage.logs()[AWAY].latest else "has cut off"
+    stage.tell(f"broker {AWAY} is back, in sync, and {then} k=1, which was never committed")
+    stage.elect()
+    return stage.outcome(forgotten, _k_is_shown, witness=beyond)
 
 
 def _marker_lifecycle(stage: Stage) -> Outcome:
@@ -297,6 +342,7 @@ slow_reassignment: Final = Scenario(
     About(4, 4, 20),
     "tombstone-divergence",
     first_replicas=(1, 2),
+    copies_slowly=True,
 )
 stale_disk: Final = Scenario(
     "stale-disk",
@@ -305,6 +351,19 @@ stale_disk: Final = Scenario(
     About(3, 4, 25),
     "tombstone-divergence",
     guard_helps=False,
+)
+late_epoch: Final = Scenario(
+    "late-epoch",
+    "a record that was never committed is shown: broker 3 led, and is told too late an end of that",
+    _late_epoch,
+    About(3, 4, 30),
+    "tombstone-divergence",
+    first_replicas=(AWAY, NEXT),
+    # Who is held back must not be taken for dead.
+    broker_options={"broker.session.timeout.ms": 6_000, "replica.lag.time.max.ms": 60_000},
+    held_by=MIN_LAG,
+    remark="No log tells the audit that the key was never committed: it looks as if it had been"
+    " deleted, hence the name, and `likely`.",
 )
 marker_lifecycle: Final = Scenario(
     "marker-lifecycle",
@@ -323,6 +382,7 @@ _DIVERGENCES = (
     stuck_partition,
     slow_reassignment,
     stale_disk,
+    late_epoch,
 )
 SCENARIOS: Final[dict[str, Scenario]] = {each.name: each for each in _DIVERGENCES}
 LAB: Final[dict[str, Scenario]] = {**SCENARIOS, marker_lifecycle.name: marker_lifecycle}

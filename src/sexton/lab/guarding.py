@@ -32,7 +32,7 @@ from sexton.guard.daemon import Daemon
 from sexton.guard.status import Deed, Status
 from sexton.lab.divergences import Scenario
 from sexton.lab.places import Beside, Place
-from sexton.lab.stage import Pace
+from sexton.lab.stage import RETENTION, Pace
 from sexton.machines.guard_events import GuardConfig
 from sexton.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -222,14 +222,14 @@ def _pace(place: Place, scenario: Scenario, early: bool) -> Pace:
     usual = place.pace(scenario, early)
     if scenario.finding is None:  # nobody is away
         return usual
-    pace = slower(usual, clock_is_moved=place.clock_is_moved)
+    pace = slower(usual, clock_is_moved=place.clock_is_moved, held_by=scenario.held_by)
     # Where it does not help, the witness goes in the end, when the guard has let the topic go.
     return pace if scenario.guard_helps else replace(pace, most_steps=MOST_STEPS)
 
 
-def slower(pace: Pace, *, clock_is_moved: bool = False) -> Pace:
+def slower(pace: Pace, *, clock_is_moved: bool = False, held_by: str = RETENTION) -> Pace:
     """What a replica misses must not be forgotten before the guard can act."""
-    options = {**pace.topic_options, "delete.retention.ms": RETENTION_MS}
+    options = {**pace.topic_options, RETENTION: RETENTION_MS, held_by: RETENTION_MS}
     if clock_is_moved:  # time costs nothing, and the guard has some at every step
         return replace(pace, topic_options=options, step_ms=3 * pace.step_ms, most_steps=8)
     return replace(pace, topic_options=options, most_steps=MOST_STEPS)

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
@@ -25,9 +25,15 @@ from sexton.testing.waiting import until
 PATIENCE_S: Final = 30
 
 
+Acks = Literal["all", "1"]
+
+
 class Hands(Protocol):
-    def write(self, topic: str, key: str, value: str | None) -> None:
-        """A plain record, acknowledged by all replicas in sync; None deletes the key."""
+    def write(self, topic: str, key: str, value: str | None, *, acks: Acks = "all") -> None:
+        """A plain record, acknowledged by all replicas in sync or the leader alone.
+
+        None deletes the key.
+        """
 
     def begin(self, topic: str, producer: str, key: str, value: str, *, bumps: bool) -> None:
         """A transaction with one record, left open. `bumps`: with an epoch of its own (KIP-890)."""
@@ -63,8 +69,8 @@ class ClientHands:
     _writers: dict[tuple[str, str], Tv2Writer] = field(default_factory=dict)
     _images: dict[str, tempfile.TemporaryDirectory[str]] = field(default_factory=dict)
 
-    def write(self, topic: str, key: str, value: str | None) -> None:
-        self._send(topic, self._producer("", {}), key, value)
+    def write(self, topic: str, key: str, value: str | None, *, acks: Acks = "all") -> None:
+        self._send(topic, self._producer(f"acks={acks}", {"acks": acks}), key, value)
 
     def begin(self, topic: str, producer: str, key: str, value: str, *, bumps: bool) -> None:
         name = f"{topic}-{producer}"

@@ -20,7 +20,7 @@ from sexton.base.errors import ConfigError
 from sexton.guard.status import Deed
 from sexton.lab.divergences import APACHE_KAFKA_OPTIONS, EMBEDDED_OPTIONS, QUICK, Scenario
 from sexton.lab.hands import ClientHands, Hands
-from sexton.lab.stage import Pace
+from sexton.lab.stage import RETENTION, Pace
 from sexton.survey.plan import Wanted
 from sexton.survey.runner import Runner
 from sexton.survey.survey import PartitionSurvey, Survey, run_files_survey, run_survey
@@ -194,9 +194,9 @@ def _with_open(first: PartitionSurvey, second: PartitionSurvey, now_ms: int) -> 
 def _simulated_pace(scenario: Scenario, early: bool) -> Pace:
     """Kafka's defaults are 24 hours for tombstones and markers, and as much for producers."""
     compact = {"cleanup.policy": "compact"}
-    if len(scenario.first_replicas) < 3:  # nobody copies slowly for days
-        return Pace({**compact, "delete.retention.ms": 60_000}, step_ms=150_000, ballast=40)
+    if scenario.copies_slowly:  # nobody does so for days
+        return Pace({**compact, RETENTION: 60_000}, step_ms=150_000, ballast=40)
     if early or scenario.bumps:  # emptied well before the producer expires
-        return Pace({**compact, "delete.retention.ms": 4 * HOUR_MS}, step_ms=9 * HOUR_MS // 2)
+        return Pace({**compact, RETENTION: 4 * HOUR_MS}, step_ms=9 * HOUR_MS // 2)
     # Not for longer than a week: by then a coordinator has forgotten a transactional id.
     return Pace(compact, step_ms=25 * HOUR_MS, most_steps=5)

@@ -210,6 +210,19 @@ class SimCluster:
     def speed_up(self, node: int) -> None:
         self.world.network.slow.pop(node, None)
 
+    def hold_back(self, node: int) -> None:
+        for other in self._others(node):
+            self.world.network.cut(node, other)
+            self.world.network.cut(other, node)
+
+    def let_go(self, node: int) -> None:
+        for other in self._others(node):
+            self.world.network.mend(node, other)
+            self.world.network.mend(other, node)
+
+    def _others(self, node: int) -> list[int]:
+        return [other for other in self.node_ids if other != node]
+
     # ── disks ──
 
     def data_directory(self, node: int) -> Path:

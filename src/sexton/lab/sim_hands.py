@@ -14,6 +14,7 @@ from sexton.base.errors import PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.replica import Chunk, Isolation, ReplicaOffsets
+from sexton.lab.hands import Acks
 from sexton.lab.looking import Consumed, ReplicaLog, log_of, shown_in
 from sexton.lab.sim_cluster import SimCluster
 from sexton.lab.tv2_writer import TRANSACTION_MS
@@ -46,8 +47,8 @@ class SimHands:
     _producers: dict[str, Sequence] = field(default_factory=dict)
     _bumping: dict[str, None] = field(default_factory=dict)
 
-    def write(self, topic: str, key: str, value: str | None) -> None:
-        self._write(TopicPartition(topic, 0), Sequence(), key, value)
+    def write(self, topic: str, key: str, value: str | None, *, acks: Acks = "all") -> None:
+        self._write(TopicPartition(topic, 0), Sequence(), key, value, acks=acks)
 
     def begin(self, topic: str, producer: str, key: str, value: str, *, bumps: bool) -> None:
         partition, name = TopicPartition(topic, 0), f"{topic}-{producer}"
@@ -79,14 +80,18 @@ class SimHands:
         key: str,
         value: str | None,
         name: str = "",
+        acks: Acks = "all",
     ) -> None:
         content = None if value is None else value.encode()
         now_ms = self.cluster.world.now_ms
         batch = batch_of([(key.encode(), content)], sequence, now_ms, transactional=bool(name))
         version = 12 if name in self._bumping else 11
-        self._ask(partition, produce_request(partition, batch, name or None), version)
+        confirmed_by = -1 if acks == "all" else 1
+        request = produce_request(partition, batch, name or None, confirmed_by)
+        self._ask(partition, request, version)
         sequence.next += 1
-        self.cluster.let_time_pass(ROUND_MS)
+        if acks == "all":
+            self.cluster.let_time_pass(ROUND_MS)
 
     def end(self, topic: str, producer: str, *, commit: bool) -> None:
         name = f"{topic}-{producer}"

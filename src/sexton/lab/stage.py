@@ -2,7 +2,7 @@
 
 Each verb is a step. When it is done the stage tells what happened, and shows whoever watches what
 every broker holds now. Brokers 1 and 2 stay; broker 3 is the one that is away, slow, or comes back
-with an old disk.
+with an old disk, or with records of its own.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from sexton.lab.hands import Hands
+from sexton.lab.hands import Acks, Hands
 from sexton.lab.looking import Consumed, ReplicaLog
 from sexton.testing.cluster import Cluster
 
 AWAY: Final = 3
+NEXT: Final = 2  # leads next, where broker 3 has led
 BALLAST: Final = "ballast-"
 FILLER: Final = "filler"
 SOME_FILLERS: Final = 5  # more of them in a row are told in a word
 MIN_LAG: Final = "min.compaction.lag.ms"
+RETENTION: Final = "delete.retention.ms"
 FOREVER_MS: Final = (1 << 63) - 1
 _NUMBERS = itertools.count(1)
 
@@ -86,8 +88,8 @@ class Stage:
         self.topic = f"{self.name}-{next(_NUMBERS)}"
         self.cluster.create_topic(self.topic, [list(self.replicas)], self.pace.topic_options)
         self.cluster.wait_for(self.topic, 0, lambda state: set(state.isr) == set(self.replicas))
-        if self.cluster.leader_of(self.topic) != 1:
-            self.cluster.elect(self.topic, 0, 1)
+        if self.cluster.leader_of(self.topic) != self.replicas[0]:
+            self.cluster.elect(self.topic, 0, self.replicas[0])
 
     def tell(self, what: str) -> None:
         self.story.append(what)
@@ -117,6 +119,23 @@ class Stage:
         self.hands.write(self.topic, key, value)
         self.tell(f"write {key}={value}" if value is not None else f"delete {key}")
 
+    def write_to_leader(self, key: str, value: str) -> None:
+        """The others copy it when they come to it, which is soon."""
+        before = self._acknowledged()
+        self.hands.write(self.topic, key, value, acks="1")
+        self.until(lambda: self._acknowledged() > before, "every replica in sync has the record")
+        self.tell(f"write {key}={value}, acks=1")
+
+    def write_fillers(self, count: int) -> None:
+        """One key again and again, each time a batch of its own: all but the last may go."""
+        for _ in range(count):
+            self._write_filler()
+        self.tell(f"write {FILLER} {count} times")
+
+    def _write_filler(self, acks: Acks = "all") -> None:
+        self._fillers += 1
+        self.hands.write(self.topic, FILLER, str(self._fillers), acks=acks)
+
     def ballast(self) -> int:
         """Records that stay, each a batch of its own."""
         count = self.pace.ballast
@@ -144,7 +163,7 @@ class Stage:
         self.until(lambda: self._acknowledged() > before, "a marker at the end of the log")
 
     def _acknowledged(self) -> int:
-        return max(log.offsets.high_watermark for log in self.logs().values())
+        return max((log.offsets.high_watermark for log in self.logs().values()), default=0)
 
     # ── time ──
 
@@ -154,8 +173,7 @@ class Stage:
     def pass_time(self) -> None:
         """Some time, and a record in a new segment, so that the one before can be cleaned."""
         self.cluster.let_time_pass(self.pace.step_ms)
-        self._fillers += 1
-        self.hands.write(self.topic, FILLER, str(self._fillers))
+        self._write_filler()
 
     def passes_until(self, good: Callable[[dict[int, ReplicaLog]], bool]) -> bool:
         """Time passes until it is so; False if that does not come in `most_steps`."""
@@ -191,6 +209,27 @@ class Stage:
         self.cluster.wait_for(self.topic, 0, lambda state: AWAY not in state.isr)
         self.tell(f"broker {AWAY} is killed")
 
+    def dies_as_leader_with(self, key: str) -> None:
+        """Broker 3 leads, and dies with a record that nobody has copied.
+
+        It is all one step: who is held back for long is taken for dead. The first record after that
+        may be on its way already, so it is one that does not matter.
+        """
+        self.cluster.hold_back(NEXT)
+        try:
+            self._write_filler("1")
+            self.hands.write(self.topic, key, "1", acks="1")
+            self.cluster.kill(AWAY)
+        finally:
+            self.cluster.let_go(NEXT)
+        self.cluster.wait_for(
+            self.topic, 0, lambda state: state.leader == NEXT and AWAY not in state.isr
+        )
+        self.tell(
+            f"while broker {NEXT} copies nothing, write {FILLER}={self._fillers} and {key}=1,"
+            f" acks=1; broker {AWAY} is killed, and broker {NEXT} leads"
+        )
+
     def bring_back(self) -> None:
         self.cluster.restart(AWAY)
         self.wait_until_in_sync()
@@ -199,9 +238,9 @@ class Stage:
     def wait_until_in_sync(self) -> None:
         self.cluster.wait_for(self.topic, 0, lambda state: AWAY in state.isr)
 
-    def elect(self) -> None:
-        self.cluster.elect(self.topic, 0, AWAY)
-        self.tell(f"broker {AWAY} is elected")
+    def elect(self, node: int = AWAY) -> None:
+        self.cluster.elect(self.topic, 0, node)
+        self.tell(f"broker {node} is elected")
 
     def has_copied(self, count: int) -> bool:
         """Can so many offsets be read from broker 3?"""
@@ -218,6 +257,9 @@ class Stage:
     def logs(self) -> dict[int, ReplicaLog]:
         return self.hands.logs(self.topic)
 
+    def wait_until_all_know_the_end(self) -> None:
+        self.until(self._all_know_the_end, "every replica has all, and knows that all have it")
+
     def _all_know_the_end(self) -> bool:
         offsets = [log.offsets for log in self.logs().values()]
         ends = {each.high_watermark for each in offsets} | {each.log_end for each in offsets}
@@ -227,7 +269,7 @@ class Stage:
         self, forgotten: bool, diverged: Diverged, witness: int, states: tuple[str, ...] = ()
     ) -> Outcome:
         """Looks at everything, then waits for the witness at this offset to go everywhere."""
-        self.until(self._all_know_the_end, "every replica has all, and knows that all have it")
+        self.wait_until_all_know_the_end()
         seen = self.hands.consumed(self.topic)
         logs = self.logs()
         self.tell(f"a consumer sees {in_words(seen)}")

@@ -169,12 +169,12 @@ class Sequence:
 
 
 def produce_request(
-    partition: TopicPartition, batch: bytes, transactional_id: str | None = None
+    partition: TopicPartition, batch: bytes, transactional_id: str | None = None, acks: int = -1
 ) -> ProduceRequest:
     data = PartitionProduceData(partition.partition, batch)
     return ProduceRequest(
         transactional_id=transactional_id,
-        acks=-1,
+        acks=acks,
         timeout_ms=CALL_MS // 2,
         topic_data=[TopicProduceData(name=partition.topic, partition_data=[data])],
     )

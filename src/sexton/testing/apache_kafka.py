@@ -260,6 +260,13 @@ class ApacheKafka:
     def speed_up(self, node: int) -> None:
         self.admin.alter_broker(node, {_THROTTLE: None})
 
+    def hold_back(self, node: int) -> None:
+        """It stands still altogether. What a leader had sent it before, it reads when let go."""
+        self.pause(node)
+
+    def let_go(self, node: int) -> None:
+        self.resume(node)
+
     def let_time_pass(self, ms: int) -> None:
         """Nobody can move Kafka's clock: it takes as long as it says."""
         time.sleep(ms / 1000)

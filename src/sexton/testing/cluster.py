@@ -96,6 +96,12 @@ class Cluster(Protocol):
     def speed_up(self, node: int) -> None:
         """This broker's replicas copy as fast as they can again."""
 
+    def hold_back(self, node: int) -> None:
+        """For a moment this broker copies nothing: it must be let go before its session ends."""
+
+    def let_go(self, node: int) -> None:
+        """It copies again what it missed, if who has that is still there."""
+
     def data_directory(self, node: int) -> Path:
         """Where a broker has one directory for each partition."""
 

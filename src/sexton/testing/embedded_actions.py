@@ -137,17 +137,27 @@ class EmbeddedActions(Cleaning):
 
     async def slow_down(self, node: int, delay_ms: int = SLOW_MS) -> None:
         """What this broker asks the others, or they it, is long under way."""
-        self._check(node)
-        for other in self._cluster.numbers:
-            if other != node:
-                self._cluster.switchboard.delay(node, other, delay_ms)
+        for other in self._others(node):
+            self._cluster.switchboard.delay(node, other, delay_ms)
 
     async def speed_up(self, node: int) -> None:
         """What it asks arrives at once again."""
+        for other in self._others(node):
+            self._cluster.switchboard.delay(node, other, 0)
+
+    async def hold_back(self, node: int) -> None:
+        """Cuts a broker off from the others, and not from the controller: it copies nothing."""
+        for other in self._others(node):
+            self._cluster.switchboard.cut(node, other)
+
+    async def let_go(self, node: int) -> None:
+        """Its links to the other brokers are as before."""
+        for other in self._others(node):
+            self._cluster.switchboard.mend(node, other)
+
+    def _others(self, node: int) -> list[int]:
         self._check(node)
-        for other in self._cluster.numbers:
-            if other != node:
-                self._cluster.switchboard.delay(node, other, 0)
+        return [other for other in self._cluster.numbers if other != node]
 
     # ── topics ──
 
