@@ -20,6 +20,7 @@ from sexton.base.errors import ConfigError
 from sexton.client.producing import REQUEST_BYTES
 from sexton.spark import exactly_once, exactly_once_writer, write_exactly_once
 from sexton.spark.sink import start, write
+from sexton.spark.sink_marker import SinkRefused
 from sexton.spark.sink_protocol import STEPS, Probe, unwatched
 from sexton.spark.sink_senders import senders_for
 from sexton.spark.sink_settings import SinkSettings, sink_settings
@@ -166,13 +167,15 @@ def test_a_job_is_written_once_and_its_failed_tasks_again(
     assert (tmp_path / "failed").exists()
     answer_lost = settings_for(three, "answered", fail_at("committed", tmp_path / "lost"), 5)
     three.create_topic("answered", 2)
-    assert write(df, answer_lost, "first")  # it was this call that has written it
+    assert write(df, answer_lost, "lost")  # it was this call that has written it
     assert (tmp_path / "lost").exists()
-    assert not write(df, answer_lost, "first")
+    assert not write(df, answer_lost, "lost")
     assert trouble(committed(three, "answered", 2), 100) == []
     assert trouble(committed(three, "job", 2), 100) == []
     where: dict[str, Any] = {"topic": "job", "bootstrap_servers": three.bootstrap_servers}
     assert not write_exactly_once(df, job_id="first", **where)
+    with pytest.raises(SinkRefused, match="give marker_topic='job'"):
+        write_exactly_once(df, job_id="first", marker_topic="answered", **where)
     assert trouble(committed(three, "job", 2), 100) == []
     none = df.where("value < '0'")
     assert write_exactly_once(none, job_id="empty", **where)

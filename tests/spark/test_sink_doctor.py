@@ -40,8 +40,11 @@ def doctor(one: EmbeddedCluster, run_sexton: RunSexton) -> Doctor:
     return run
 
 
+BEGAN_MS = time.time_ns() // 1_000_000 - 60_000
+
+
 def planned_ms(number: int) -> int:
-    return 1_700_000_000_000 + number
+    return BEGAN_MS + number
 
 
 def checkpoint_at(place: Path, query: str, planned: int, finished: int) -> Path:
@@ -152,6 +155,12 @@ def test_a_pipeline_that_nobody_knows_is_named(doctor: Doctor, tmp_path: Path) -
     # But a checkpoint whose first batch is to come has nothing to be known by.
     new = checkpoint_at(tmp_path / "checkpoint", "new-query", 0, -1)
     assert codes(doctor("--checkpoint", new)) == {"pipeline-agrees": "note"}
+    # Unless it was planned longer ago than Kafka would remember it.
+    plan = new / "offsets" / "0"
+    plan.write_text(plan.read_text().replace(str(planned_ms(0)), "1700000000000"))
+    answer = doctor("--checkpoint", new)
+    assert (answer.code, codes(answer)) == (1, {"pipeline-refused": "error"})
+    assert "after_batch=-1" in answer.json["findings"][0]["remedy"]
 
 
 def test_what_is_no_checkpoint_is_refused(doctor: Doctor, tmp_path: Path) -> None:

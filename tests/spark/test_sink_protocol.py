@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,6 +24,7 @@ from sexton.spark import sink_protocol
 from sexton.spark.retry_outputs import Target, targets_of
 from sexton.spark.retry_topics import Topics, prepare
 from sexton.spark.sink_marker import SinkRefused
+from sexton.spark.sink_memory import looked_back
 from sexton.spark.sink_protocol import (
     RULES,
     STEPS,
@@ -36,7 +38,7 @@ from sexton.spark.sink_protocol import (
     deliver,
     send,
 )
-from sexton.spark.sink_topics import TopicLimits, limits_by, topic_limits
+from sexton.spark.sink_topics import TopicLimits, client_for, limits_by, topic_limits
 from sexton.testing.embedded import EmbeddedCluster
 from tests.spark.sink_faults import (
     PARTITIONS,
@@ -249,6 +251,57 @@ def test_a_marker_that_expired_is_not_taken_for_the_beginning() -> None:
             write(plan_of(cluster, "idle", 1), blobs("idle", range(10, 20)))
         assert write(plan_of(cluster, "idle", 1, after=0), blobs("idle", range(10, 20)))
         assert trouble(committed(cluster, "idle", PARTITIONS), 20) == []
+
+
+@pytest.mark.parametrize("version", [ANNOUNCED, IMPLIED])
+def test_a_marker_that_is_kept_by_another_topic_is_not_overlooked(
+    one: EmbeddedCluster, version: int
+) -> None:
+    topic, other = f"kept-{version}", f"kept-elsewhere-{version}"
+    for name in (topic, other):
+        one.create_topic(name, PARTITIONS)
+    plan = plan_of(one, topic, 0, version=version)
+    moved = replace(plan, marker_at=TopicPartition(other, 0))
+    assert write(plan, blobs(topic, range(10)))
+    with pytest.raises(SinkRefused, match=rf"kept by the topic {topic}, .* by {other}"):
+        write(moved, blobs(topic, range(10)))
+    with pytest.raises(SinkRefused, match=f"marker_topic='{topic}'"):
+        looked_back_by(moved)
+    assert looked_back_by(plan) == plan
+    until_over(one, topic)
+    assert trouble(committed(one, topic, PARTITIONS), 10) == []
+    assert write(plan_of(one, topic, 1, version=version), blobs(topic, range(10, 20)))
+    assert trouble(committed(one, topic, PARTITIONS), 20) == []
+
+
+def looked_back_by(plan: Plan) -> Plan:
+    async def look() -> Plan:
+        async with client_for(plan.kafka) as client:
+            return await looked_back(plan, client)
+
+    return asyncio.run(look())
+
+
+def test_a_first_batch_that_was_planned_too_long_ago_is_not_written_again() -> None:
+    """Spark has not noted that it is there, and Kafka has forgotten it."""
+    with EmbeddedCluster(brokers=1, options={"offsets.retention.minutes": 10}) as cluster:
+        cluster.create_topic("rested", PARTITIONS)
+        now_ms = time.time_ns() // 1_000_000
+        planned = plan_of(cluster, "rested", 0, planned_ms=now_ms - 11 * 60_000)
+        assert write(planned, blobs("rested", range(10)))
+        assert not write(looked_back_by(planned), blobs("rested", range(10)))
+        cluster.advance_clock(11 * 60_000)
+        cluster.restart(1)  # which looks at the clock anew
+        cluster.wait_until(lambda: begin(planned).marker is None, "the end of the marker")
+        with pytest.raises(SinkRefused, match="it may be in the topic, or not"):
+            write(looked_back_by(planned), blobs("rested", range(10)))
+        younger = plan_of(cluster, "rested", 0, planned_ms=now_ms - 9 * 60_000)
+        assert not looked_back_by(younger).batch.may_be_forgotten
+        assert trouble(committed(cluster, "rested", PARTITIONS), 10) == []
+        known = plan_of(cluster, "rested", 0, planned_ms=planned.batch.planned_ms, after=0)
+        assert not write(looked_back_by(known), blobs("rested", range(10)))
+        assert write(plan_of(cluster, "rested", 1, after=0), blobs("rested", range(10, 20)))
+        assert trouble(committed(cluster, "rested", PARTITIONS), 20) == []
 
 
 def test_a_leader_and_a_coordinator_die_on_the_way() -> None:

@@ -2,8 +2,9 @@
 
     init_producer_id ──▶ who we are: a producer id, and an epoch that nobody had before
     stable_offset    ──▶ what a group has committed, once no transaction hangs over it
+    group_offsets    ──▶ all that it has committed
     commit_offset    ──▶ an offset that becomes the group's when the transaction commits
-    replace_offset   ──▶ the same, and what the group has committed until then
+    replace_offset   ──▶ the same, and all that the group has committed until then
     end_transaction  ──▶ all of it, or nothing
 
 Each call asks a coordinator, and asks again while the answer is that somebody is not ready: a
@@ -200,7 +201,7 @@ async def stable_offset(
     """What the group has committed; None: nothing. Waits for a transaction that would change it."""
 
     async def ask() -> Committed | None:
-        return await _offset_of(await _found(client, GROUP, group), group, at, is_stable=True)
+        return await _offset_of(await _found(client, GROUP, group), group, at)
 
     return await _until_ready(client, (GROUP, group), ask, patience)
 
@@ -229,44 +230,70 @@ async def replace_offset(
     at: TopicPartition,
     committed: Committed,
     patience: Patience = PROMPT,
-) -> Committed | None:
-    """The same. Says what it replaces: what is committed now, as who has taken the new one has it.
+) -> dict[TopicPartition, Committed]:
+    """The same. Says what is committed now, there and elsewhere, as who has taken it has that.
 
     Who was replaced as the coordinator takes nothing, so this one knew all that had been committed;
     and it has forgotten nothing since, on a connection that has lasted.
     """
     await _join(client, transaction, group, patience)
 
-    async def ask() -> Committed | None:
-        coordinator = await _offset_taken(client, transaction, group, at, committed)
-        # The new one is not stable, and will not be as long as we wait for it.
-        return await _offset_of(coordinator, group, at, is_stable=False)
+    async def ask() -> dict[TopicPartition, Committed]:
+        return await _all_of(await _offset_taken(client, transaction, group, at, committed), group)
 
     return await _until_ready(client, (GROUP, group), ask, patience)
 
 
-async def _offset_of(
-    coordinator: Connection, group: str, at: TopicPartition, *, is_stable: bool
-) -> Committed | None:
+async def group_offsets(
+    client: Client, group: str, patience: Patience = PROMPT
+) -> dict[TopicPartition, Committed]:
+    """All that a group has committed; what is in an open transaction is not among it."""
+
+    async def ask() -> dict[TopicPartition, Committed]:
+        return await _all_of(await _found(client, GROUP, group), group)
+
+    return await _until_ready(client, (GROUP, group), ask, patience)
+
+
+async def _offset_of(coordinator: Connection, group: str, at: TopicPartition) -> Committed | None:
     asked = OffsetFetchRequestTopics(at.topic, partition_indexes=[at.partition])
     request = OffsetFetchRequest(
-        groups=[OffsetFetchRequestGroup(group, topics=[asked])], require_stable=is_stable
+        groups=[OffsetFetchRequestGroup(group, topics=[asked])], require_stable=True
     )
+    return (await _told(coordinator, group, request, [at]))[at]
+
+
+async def _all_of(coordinator: Connection, group: str) -> dict[TopicPartition, Committed]:
+    """Also what a transaction is about to replace: that is not stable, but it is what there is."""
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None)])
+    told = await _told(coordinator, group, request)
+    return {at: committed for at, committed in told.items() if committed is not None}
+
+
+async def _told(
+    coordinator: Connection,
+    group: str,
+    request: OffsetFetchRequest,
+    wanted: Iterable[TopicPartition] = (),
+) -> dict[TopicPartition, Committed | None]:
+    """None: nothing is committed there."""
     answer = await coordinator.ask(request, _FETCH)
-    try:
-        found = answer.groups[0]
+    told: dict[TopicPartition, Committed | None] = {}
+    for found in answer.groups:
         if found.error_code:
             raise refused(found.error_code, f"offsets of the group {group}")
-        result = found.topics[0].partitions[0]
-    except IndexError:
-        why = f"OffsetFetch of {group} is answered without it"
-        raise PeerError(coordinator.peer, why) from None
-    if result.error_code:
-        raise refused(result.error_code, f"the offset of the group {group} for {at}")
-    if result.committed_offset < 0:
-        return None
-    epoch = result.committed_leader_epoch
-    return Committed(result.committed_offset, result.metadata or "", epoch)
+        for topic in found.topics:
+            for result in topic.partitions:
+                at = TopicPartition(topic.name, result.partition_index)
+                if result.error_code:
+                    raise refused(result.error_code, f"the offset of the group {group} for {at}")
+                is_there = result.committed_offset >= 0
+                epoch = result.committed_leader_epoch
+                committed = Committed(result.committed_offset, result.metadata or "", epoch)
+                told[at] = committed if is_there else None
+    if not answer.groups or any(at not in told for at in wanted):
+        raise PeerError(coordinator.peer, f"OffsetFetch of {group} is answered without it")
+    return told
 
 
 async def _offset_taken(

@@ -31,6 +31,7 @@ from sexton.spark.retry_stages import main_rows
 from sexton.spark.retry_tick import Alarm, now_ms
 from sexton.spark.sink_insisting import IsWanted, always, insist
 from sexton.spark.sink_marker import Batch, Marker, is_to_write
+from sexton.spark.sink_memory import looked_back
 from sexton.spark.sink_protocol import Plan
 from sexton.spark.sink_topics import client_for
 
@@ -87,6 +88,7 @@ class RetryBatches:
         with BackgroundLoop() as loop:
             client = client_for(plan.kafka)
             try:
+                plan = loop.run(looked_back(plan, client))
                 attempt = Attempt(self._pipeline, plan, loop, client)
                 known = known or attempt.start(is_prepared=self._prepared)
                 self._prepared = True

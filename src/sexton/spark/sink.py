@@ -35,6 +35,7 @@ from sexton.spark.sink_encoding import Encoding, encoded
 from sexton.spark.sink_insisting import IsWanted, always, insist
 from sexton.spark.sink_line import Line, Talk
 from sexton.spark.sink_marker import Batch
+from sexton.spark.sink_memory import looked_back
 from sexton.spark.sink_protocol import (
     JOB,
     Answer,
@@ -202,6 +203,7 @@ def _written(
         if number == 1 and settings.senders == 1:
             way = ways.choose(df, plan.timeout_ms)
         with line.talk() as talk, in_time(plan):
+            plan = talk.loop.run(looked_back(plan, talk.client))
             return _attempt(df, settings, plan, ways, way, talk)
 
     return insist(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sexton.base.errors import ConfigError
 from sexton.spark.sink import start, write
+from sexton.spark.sink_marker import BEFORE_ALL
 from sexton.spark.sink_settings import SinkSettings, sink_settings
 
 if TYPE_CHECKING:
@@ -86,8 +87,9 @@ class ExactlyOnceWriter:
     def settings(self) -> SinkSettings:
         servers = self._needed(SERVERS, "write .option('kafka.bootstrap.servers', 'host:port')")
         after = self._options.get("afterBatch")
-        if after is not None and not after.isdecimal():
-            raise ConfigError("afterBatch", f"is {after!r}", "the number of a batch, from 0 on")
+        if after is not None and not after.isdecimal() and after != str(BEFORE_ALL):
+            hint = f"the number of a batch, from 0 on; {BEFORE_ALL}: none is in the topic"
+            raise ConfigError("afterBatch", f"is {after!r}", hint)
         return sink_settings(
             topic=self._options.get("topic"), bootstrap_servers=servers, options=self._kafka,
             marker_topic=self._options.get("markerTopic"),

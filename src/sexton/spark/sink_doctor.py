@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -25,28 +25,18 @@ from sexton.base.errors import ConfigError, PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
-from sexton.client.connection import refused
 from sexton.client.groups import list_groups
 from sexton.client.retrying import Patience
-from sexton.client.transacting import GROUP, Committed, init_producer_id
+from sexton.client.transacting import Committed, group_offsets, init_producer_id
 from sexton.client.transaction_lists import describe_transaction, list_transactions
 from sexton.client.transactions import Transaction
 from sexton.machines.retry_records import Watermark
-from sexton.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from sexton.protocol.messages.find_coordinator import FindCoordinatorRequest
-from sexton.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from sexton.spark.batch_plans import NOT_YET, UNTOLD, planned_ms
 from sexton.spark.sink_marker import Batch, Marker, SinkRefused, is_to_write
+from sexton.spark.sink_memory import is_older, retention_ms
 from sexton.spark.sink_protocol import PREFIX
 
 ONGOING = "Ongoing"  # the one state of an open transaction in which nothing is decided
-_BROKER = 4  # Kafka's ConfigResource.Type
-_SEVERAL_KEYS = range(4, 7)  # of FindCoordinator
-_BY_NAME = range(8, 10)  # of OffsetFetch: from 10 on topics go by id
-_RETENTION = "offsets.retention.minutes"
 _SHORTLY = Patience(timeout_ms=10_000)
 _RUN = "doctor"  # no run of a driver has this name
 
@@ -139,6 +129,7 @@ def next_step(checkpoint: Checkpoint, checkup: Checkup) -> bool:
         checkup.pipeline, checkpoint.next_batch, checkpoint.query, _RUN,
         planned_ms=checkpoint.planned_ms,
     )  # fmt: skip
+    batch = replace(batch, may_be_forgotten=is_older(batch, checkup.retention_ms))
     return is_to_write(batch, checkup.marker)
 
 
@@ -156,8 +147,8 @@ async def all_pipelines(client: Client) -> tuple[list[str], list[tuple[str, str]
 
 
 async def check_up(client: Client, pipelines: Iterable[str]) -> list[Checkup]:
-    retention_ms = await _retention_ms(client)
-    return [await _of_one(client, name, retention_ms) for name in pipelines]
+    kept_ms = await retention_ms(client)
+    return [await _of_one(client, name, kept_ms) for name in pipelines]
 
 
 async def _of_one(client: Client, pipeline: str, retention_ms: int | None) -> Checkup:
@@ -168,7 +159,7 @@ async def _of_one(client: Client, pipeline: str, retention_ms: int | None) -> Ch
         if error.error != KafkaError.TRANSACTIONAL_ID_NOT_FOUND:
             raise
         transaction = None
-    offsets = await _offsets(client, known_as)
+    offsets = await group_offsets(client, known_as, _SHORTLY)
     ours = {at: each for at, each in offsets.items() if Watermark.decode(each.metadata) is None}
     marker, place, foreign = None, None, None
     for at, committed in sorted(ours.items()):
@@ -183,47 +174,10 @@ async def _of_one(client: Client, pipeline: str, retention_ms: int | None) -> Ch
     return Checkup(pipeline, transaction, marker, place, foreign, retention_ms, positions)
 
 
-async def _offsets(client: Client, group: str) -> dict[TopicPartition, Committed]:
-    """All that the group has committed; what is in an open transaction is not among it."""
-    asked = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=[group])
-    coordinator = (await client.ask(asked, _SEVERAL_KEYS)).coordinators[0]
-    if coordinator.error_code:
-        raise refused(coordinator.error_code, f"the coordinator of {group}")
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None)])
-    connection = await client.broker(coordinator.node_id)
-    (answer,) = (await connection.ask(request, _BY_NAME)).groups
-    if answer.error_code:
-        raise refused(answer.error_code, f"offsets of the group {group}")
-    return {
-        TopicPartition(topic.name, each.partition_index): Committed(
-            each.committed_offset, each.metadata or ""
-        )
-        for topic in answer.topics
-        for each in topic.partitions
-        if not each.error_code and each.committed_offset >= 0
-    }
-
-
 def _marker(committed: Committed, group: str) -> Marker:
     marker = Marker.from_committed(committed, group)
     assert marker is not None
     return marker
-
-
-async def _retention_ms(client: Client) -> int | None:
-    """The shortest of all brokers: any of them may come to coordinate the group."""
-    found = []
-    for node in sorted((await client.topology([])).brokers):
-        resource = DescribeConfigsResource(_BROKER, str(node), [_RETENTION])
-        try:
-            answer = await (await client.broker(node)).ask(DescribeConfigsRequest([resource]))
-            for result in answer.results:
-                if result.error_code:
-                    raise refused(result.error_code, f"options of broker {node}")
-                found += [int(each.value) for each in result.configs if each.value]
-        except (PeerError, Refused):  # not everybody may see them
-            return None
-    return min(found) * 60_000 if found else None
 
 
 async def end_open(client: Client, checkup: Checkup, patience: Patience) -> None:

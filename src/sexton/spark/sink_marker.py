@@ -14,14 +14,21 @@ driver. That tells a marker of this pipeline from one of another that has the sa
 drivers that work at the same time from one that took over. And when Spark planned the batch: a
 checkpoint that was restored as it was before batch 7 has Spark plan another batch 7, with what has
 come since (`batch_plans`).
+
+It is kept as the offset of a topic's partition. A run that is told to keep it by another topic
+would not find it, and take what is there for new: so a marker elsewhere in the group is looked for,
+too. Nor does it prove anything that the first batch of all has no marker, if Spark planned it so
+long ago that Kafka may have forgotten one (`sink_memory`).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sexton.base.errors import SextonError
+from sexton.base.partitions import TopicPartition
 from sexton.client.transacting import Committed
 from sexton.spark.batch_plans import UNTOLD
 
@@ -47,6 +54,7 @@ class Batch:
     committed_before: bool = False  # by this run, a batch of this pipeline
     after: int | None = None  # the user's word for what is in the topic, if no marker is
     planned_ms: int = UNTOLD
+    may_be_forgotten: bool = False  # it was planned longer ago than Kafka keeps a marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,8 @@ def is_to_write(batch: Batch, marker: Marker | None) -> bool:
     if marker is not None:
         _same_pipeline(batch, marker)
         _same_plan(batch, marker)
+    elif batch.number == 0 and batch.after is None and batch.may_be_forgotten:
+        raise _forgotten(batch)
     if last == batch.number:
         return False
     if last == batch.number - 1:
@@ -94,6 +104,28 @@ def is_to_write(batch: Batch, marker: Marker | None) -> bool:
     if last < batch.number:
         raise _gap(batch, marker, last)
     raise _behind(batch, last)
+
+
+def elsewhere(
+    batch: Batch, at: TopicPartition, offsets: Mapping[TopicPartition, Committed], group: str
+) -> SinkRefused | None:
+    """Does the group have a marker at another place than the one that this run is told of?"""
+    for place, committed in sorted(offsets.items()):
+        try:
+            marker = None if place == at else Marker.from_committed(committed, group)
+        except SinkRefused:
+            continue  # a position of an ordered retry, or of somebody who has lost his way
+        if marker is not None:
+            why = (
+                f"its marker, batch {marker.batch}, is kept by the topic {place.topic}, and this "
+                f"run would keep one by {at.topic}: what is there would be written again"
+            )
+            hint = (
+                f"give marker_topic={place.topic!r} (in an ordered retry it is the lock_topic); or "
+                "if this is another pipeline or job, a name or job_id of its own"
+            )
+            return SinkRefused(batch.pipeline, why, hint)
+    return None
 
 
 def _last(batch: Batch, marker: Marker | None) -> int:
@@ -140,6 +172,18 @@ def _gap(batch: Batch, marker: Marker | None, last: int) -> SinkRefused:
         f"{batch.number - 1 - last} in between would be missing"
     )
     return SinkRefused(batch.pipeline, why, "is this checkpoint the one of this topic?")
+
+
+def _forgotten(batch: Batch) -> SinkRefused:
+    why = (
+        f"Kafka has no marker, and Spark planned batch {batch.number} longer ago than Kafka keeps "
+        "one (offsets.retention.minutes): it may be in the topic, or not"
+    )
+    hint = (
+        "look whether the topic has its rows: after_batch=-1 says that it has not, and they are "
+        f"written; after_batch={batch.number} that it has"
+    )
+    return SinkRefused(batch.pipeline, why, hint)
 
 
 def _behind(batch: Batch, last: int) -> SinkRefused:

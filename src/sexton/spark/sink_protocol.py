@@ -50,7 +50,7 @@ from sexton.client.transacting import (
     stable_offset,
 )
 from sexton.spark.sink_line import Talk
-from sexton.spark.sink_marker import Batch, Marker, SinkRefused, is_to_write
+from sexton.spark.sink_marker import Batch, Marker, SinkRefused, elsewhere, is_to_write
 
 PREFIX = "sexton-sink-"
 JOB = "job-"  # what a pipeline's name begins with if it is a job's id
@@ -248,7 +248,9 @@ def commit(plan: Plan, answers: Sequence[Answer], talk: Talk | None = None) -> b
     try:
         with _talking(plan, talk) as used:
             found = _mark(plan, used, begun.transaction, records)
-            if plan.rules.is_the_last(begun.marker, found):
+            refusal = elsewhere(plan.batch, plan.marker_at, found, plan.group)
+            last = found.get(plan.marker_at)
+            if refusal is None and plan.rules.is_the_last(begun.marker, last):
                 _commit(plan, used, begun.transaction)
                 return True
     except Refused as error:
@@ -260,7 +262,9 @@ def commit(plan: Plan, answers: Sequence[Answer], talk: Talk | None = None) -> b
         )
         raise Refused(error.error, error.why, hint) from error
     abandon(plan)
-    return _not_the_last(plan, found)
+    if refusal is not None:
+        raise refusal
+    return _not_the_last(plan, last)
 
 
 def _not_the_last(plan: Plan, found: Committed | None) -> bool:
@@ -314,8 +318,10 @@ def _of_one_attempt(plan: Plan, answers: Sequence[Answer]) -> Begun:
     return attempts.pop()
 
 
-def _mark(plan: Plan, talk: Talk, transaction: Transaction, records: int) -> Committed | None:
-    """Which marker the new one replaces, once this is committed."""
+def _mark(
+    plan: Plan, talk: Talk, transaction: Transaction, records: int
+) -> dict[TopicPartition, Committed]:
+    """What the group has until this is committed: the marker that the new one replaces, and all."""
     batch = plan.batch
     now_ms = time.time_ns() // 1_000_000
     marker = Marker(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
 
+from sexton.base.partitions import TopicPartition
 from sexton.client.transacting import Committed
-from sexton.spark.batch_plans import NOT_YET
-from sexton.spark.sink_marker import Batch, Marker, SinkRefused, is_to_write
+from sexton.spark.batch_plans import NOT_YET, UNTOLD
+from sexton.spark.sink_marker import Batch, Marker, SinkRefused, elsewhere, is_to_write
+from sexton.spark.sink_memory import USUAL_MS, is_older
 
 SEVEN = Batch("orders", 7, query="q1", run="r2")
 
@@ -40,6 +43,38 @@ def test_a_marker_that_is_gone_is_not_taken_for_the_beginning() -> None:
     assert not is_to_write(replace(SEVEN, after=7), None)
     with pytest.raises(SinkRefused):
         is_to_write(replace(SEVEN, after=6), marker(3))  # what Kafka says goes before
+
+
+def test_a_first_batch_that_kafka_may_have_forgotten_is_not_taken_for_new() -> None:
+    first = replace(SEVEN, number=0, may_be_forgotten=True)
+    with pytest.raises(SinkRefused, match="may be in the topic, or not") as caught:
+        is_to_write(first, None)
+    assert "after_batch=-1" in str(caught.value.hint)
+    assert "after_batch=0" in str(caught.value.hint)
+    assert is_to_write(replace(first, after=-1), None)
+    assert not is_to_write(replace(first, after=0), None)
+    assert not is_to_write(first, marker(0))
+
+
+def test_a_plan_is_as_old_as_kafka_remembers_or_it_is_not() -> None:
+    now_ms = time.time_ns() // 1_000_000
+    old = replace(SEVEN, planned_ms=now_ms - USUAL_MS)
+    assert is_older(old, None) and is_older(old, USUAL_MS // 2)
+    assert not is_older(old, 2 * USUAL_MS)
+    assert not is_older(replace(SEVEN, planned_ms=now_ms), None)
+    for nobody_knows in (UNTOLD, NOT_YET):
+        assert not is_older(replace(SEVEN, planned_ms=nobody_knows), 1)
+
+
+def test_a_marker_at_another_place_is_found_among_other_offsets() -> None:
+    here, there = TopicPartition("here", 0), TopicPartition("there", 0)
+    kept = marker(6).to_committed()
+    position = Committed(17, "somebody's")
+    assert elsewhere(SEVEN, here, {here: kept, there: position}, "g") is None
+    refusal = elsewhere(SEVEN, here, {here: position, there: kept}, "g")
+    assert refusal is not None
+    assert "batch 6, is kept by the topic there" in refusal.why
+    assert "marker_topic='there'" in str(refusal.hint)
 
 
 def test_a_checkpoint_that_was_changed_is_refused() -> None:
