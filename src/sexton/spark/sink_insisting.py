@@ -4,6 +4,7 @@ Whatever fails, the batch is run again: the marker decides what is left to do (`
 
     SinkRefused      to write would be wrong     raised at once
     ConfigError      the user has to act         raised at once
+    lasting refusal  the same (`sink_refusals`)  raised at once, with what to do
     TooSlow          Kafka has timed it out      again, with twice the time
     anything else                                again, as often as `attempts` says
 
@@ -23,6 +24,7 @@ from typing import TypeVar
 from sexton.base.errors import ConfigError, SextonError
 from sexton.spark.sink_marker import SinkRefused
 from sexton.spark.sink_protocol import Plan, TooSlow, abandon
+from sexton.spark.sink_refusals import lasting_refusal
 from sexton.spark.sink_settings import SinkSettings
 
 T = TypeVar("T")
@@ -51,7 +53,7 @@ def insist(
         except SinkRefused:
             raise
         except Exception as error:
-            final = final_error(what, error, slow)
+            final = final_error(what, error, slow) or lasting_refusal(error, plan)
             if final is not None or number == settings.attempts or not is_wanted():
                 # A wrong option shows before anything is sent; but earlier attempts may have.
                 if number > 1 or not isinstance(error, ConfigError):
