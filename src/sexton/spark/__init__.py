@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from sexton.spark.sink_marker import SinkRefused
     from sexton.spark.source import SextonSource
     from sexton.spark.tasks import TasksFailed, run_on_spark
-    from sexton.spark.validating import PromiseBroken, Proof, stream_proof, validate
+    from sexton.spark.validate_judging import stream_proof
+    from sexton.spark.validate_proof import PromiseBroken, Proof
+    from sexton.spark.validating import validate
 
 _HOME = {
     "Message": "retry_handling",
     "Output": "retry_handling",
-    "PromiseBroken": "validating",
-    "Proof": "validating",
+    "PromiseBroken": "validate_proof",
+    "Proof": "validate_proof",
     "SextonSource": "source",
     "SinkRefused": "sink_marker",
     "TasksFailed": "tasks",
@@ -42,7 +44,7 @@ _HOME = {
     "ordered_retry": "retry",
     "run_on_spark": "tasks",
     "spark_session": "session",
-    "stream_proof": "validating",
+    "stream_proof": "validate_judging",
     "validate": "validating",
     "write_exactly_once": "sink",
 }
