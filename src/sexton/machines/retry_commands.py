@@ -48,8 +48,13 @@ class Orders:
 def obey(
     orders: Orders, name: TaskName, pending: Pending, taken: Round, reports: list[Report]
 ) -> None:
-    """Into the round. A second command about the same message waits for the next one."""
+    """Into the round. A second command about the same message waits for the next one.
+
+    So do all that come after as many skips as a round has room for: payloads are read for these.
+    """
     for key, value in list(orders.waiting.items()):
+        if len(taken.orders.skipped) >= taken.settings.round_limit:
+            break
         command = read_command(name, value)
         if command is not None and (
             command.id in taken.orders.changed or command.id in taken.orders.settled

@@ -288,6 +288,22 @@ def test_skip_leaves_a_dead_letter() -> None:
     assert run(task)[0] == [1]
 
 
+def test_a_round_skips_no_more_than_it_would_retry() -> None:
+    """Their payloads are read for it, and a key may have a hundred thousand of them."""
+    task = start([lock(n) for n in range(5)], [retry(n) for n in range(5)], position=5,
+                 round_limit=2)  # fmt: skip
+    for message in range(5):
+        ask(task, "skip", message)
+    letters = []
+    for _ in range(3):
+        assert task.wake_at_ms(7) == 7
+        ran, commit = run(task)
+        assert ran == [], "its key waits until all are gone"
+        letters.append([item.id for item in commit.dead])
+    assert letters == [[0, 1], [2, 3], [4]]
+    assert task.wake_at_ms(7) is None
+
+
 def test_skip_writes_the_letter_of_a_held_message_again() -> None:
     """The first may have been deleted by now: what waits would be the last copy."""
     task = start([lock(0, dead=True), lock(1)], [retry(0), retry(1)], position=2)
