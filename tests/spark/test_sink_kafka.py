@@ -175,6 +175,18 @@ def test_a_marker_that_kafka_has_forgotten_is_missed(kafka: ApacheKafka) -> None
     assert trouble(committed(kafka, "idle", PARTITIONS), 20) == []
 
 
+def test_a_marker_that_is_kept_by_another_topic_is_not_overlooked(kafka: ApacheKafka) -> None:
+    for topic in ("kept", "kept-elsewhere"):
+        kafka.create_topic(topic, PARTITIONS)
+    plan = plan_of(kafka, "kept", 0)
+    assert write(plan, blobs("kept", range(10)))
+    moved = replace(plan, marker_at=TopicPartition("kept-elsewhere", 0))
+    with pytest.raises(SinkRefused, match="give marker_topic='kept'"):
+        write(moved, blobs("kept", range(10)))
+    until_over(kafka, "kept")
+    assert trouble(committed(kafka, "kept", PARTITIONS), 10) == []
+
+
 def test_the_doctor_sees_what_is_open_and_ends_it(
     kafka: ApacheKafka, run_sexton: RunSexton
 ) -> None:

@@ -92,6 +92,9 @@ def test_the_builder_takes_sparks_names_in_any_case() -> None:
     told = built.settings()
     assert (told.topic, told.marker_topic, told.after_batch) == ("t", "m", 6)
     assert (told.codec, told.senders) == (Codec.LZ4, "auto")
+    assert built.option("afterBatch", -1).settings().after_batch == -1  # none is in the topic
+    with pytest.raises(ConfigError, match="afterBatch: is '-2'"):
+        built.option("afterBatch", -2).settings()
 
 
 def test_the_builder_says_what_is_missing_or_misspelt() -> None:
