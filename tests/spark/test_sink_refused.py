@@ -8,8 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sexton.base.errors import PeerError, Refused
+from sexton.spark.asking import ARE_THEY_UP
 from sexton.spark.sink import write as write_frame
 from sexton.spark.sink_insisting import insist
+from sexton.spark.sink_line import Line
 from sexton.spark.sink_protocol import PREFIX, Plan
 from sexton.spark.sink_settings import SinkSettings, sink_settings
 from sexton.testing.apache_kafka import ApacheKafka, KafkaConfig
@@ -19,6 +21,7 @@ from sexton.testing.waiting import until
 from tests.audit.test_rights import OPTIONS, READ, TOPIC, TRANSACTIONAL_ID, deny
 from tests.spark.sink_faults import (
     PARTITIONS,
+    QUICK,
     Blobs,
     blobs,
     committed,
@@ -72,6 +75,28 @@ def test_records_that_a_topic_never_takes_are_not_sent_again(one: EmbeddedCluste
     one.alter_topic("small", {"max.message.bytes": 10_000})
     assert tried.run()
     assert trouble(committed(one, "small", PARTITIONS), 4) == []
+
+
+def test_a_wrong_address_is_told_soon(spark: SparkSession) -> None:
+    """And not after all attempts have waited as long as for a broker that restarts."""
+    options = {"default.api.timeout.ms": "600000"}
+    settings = sink_settings(
+        topic="any", bootstrap_servers="127.0.0.1:1", options=options, attempts=1
+    )
+    with pytest.raises(PeerError, match=r"127\.0\.0\.1:1: cannot be reached") as caught:
+        write_frame(spark.range(1).selectExpr("string(id) AS value"), settings, "mistyped")
+    assert caught.value.hint == ARE_THEY_UP
+
+
+def test_brokers_that_were_met_are_waited_for() -> None:
+    with EmbeddedCluster(brokers=1) as cluster:
+        line = Line({"bootstrap.servers": cluster.bootstrap_servers})
+        with line.talk() as talk:
+            line.meet(talk, QUICK)
+        cluster.kill(1)
+        with line.talk() as talk:
+            line.meet(talk, QUICK)  # whoever asks now has the patience that he has
+            line.hang_up()
 
 
 def test_what_may_pass_is_tried_again(one: EmbeddedCluster) -> None:

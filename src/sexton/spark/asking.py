@@ -67,6 +67,14 @@ async def answer_to(
         raise PeerError(what, why, last.hint or REMEDY) from last
 
 
+async def meet(client: Client, patience: Patience) -> None:
+    """The first word of a run with its brokers."""
+    try:
+        await answer_to(client, client.any_broker, patience, "the cluster", at_first=True)
+    except PeerError as error:
+        raise PeerError(error.subject, error.why, error.hint or ARE_THEY_UP) from error
+
+
 def _is_for_good(error: SextonError, at_first: bool) -> bool:
     if at_first and error.hint == WRONG_PROTOCOL:
         return True

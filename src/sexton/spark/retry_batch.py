@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from sexton.base.errors import SextonError
 from sexton.base.partitions import TopicPartition
+from sexton.spark.asking import meet
 from sexton.spark.background import BackgroundLoop
 from sexton.spark.batch_plans import UNTOLD, PlannedAt, untold
 from sexton.spark.retry_attempt import Attempt, Known, Pipeline
@@ -56,6 +57,7 @@ class RetryBatches:
         self._planned_at: PlannedAt = untold
         self._named = threading.Event()
         self._committed = False
+        self._has_met_brokers = False  # in this run; the address may have been mistyped
         self._prepared = False  # topics were made and looked at in this run
         self._known: Known | None = None
         self.begun = threading.Event()  # Spark has come as far as a batch
@@ -88,6 +90,9 @@ class RetryBatches:
         with BackgroundLoop() as loop:
             client = client_for(plan.kafka)
             try:
+                if not self._has_met_brokers:
+                    loop.run(meet(client, plan.patience))
+                    self._has_met_brokers = True
                 plan = loop.run(looked_back(plan, client))
                 attempt = Attempt(self._pipeline, plan, loop, client)
                 known = known or attempt.start(is_prepared=self._prepared)

@@ -203,6 +203,7 @@ def _written(
         if number == 1 and settings.senders == 1:
             way = ways.choose(df, plan.timeout_ms)
         with line.talk() as talk, in_time(plan):
+            line.meet(talk, plan.patience)
             plan = talk.loop.run(looked_back(plan, talk.client))
             return _attempt(df, settings, plan, ways, way, talk)
 

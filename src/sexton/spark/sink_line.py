@@ -2,7 +2,8 @@
 
 To connect, and to learn what a broker speaks, takes as long as a small batch does. So a stream
 keeps what it has made for one batch until the next. After any error the next batch begins with a
-new line, whatever the error was about.
+new line, whatever the error was about. Brokers that a run has met are waited for when they go away;
+those that it has never met are most often mistyped, and that is told soon (`asking`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from sexton.client.client import Client
+from sexton.client.retrying import Patience
+from sexton.spark.asking import meet
 from sexton.spark.background import BackgroundLoop
 from sexton.spark.sink_topics import client_for
 
@@ -48,6 +51,13 @@ class Line:
         self._lock = threading.Lock()
         self._kept: Talk | None = None
         self._timer: threading.Timer | None = None
+        self._has_met_brokers = False
+
+    def meet(self, talk: Talk, patience: Patience) -> None:
+        """Before anything is asked."""
+        if not self._has_met_brokers:
+            talk.loop.run(meet(talk.client, patience))
+            self._has_met_brokers = True
 
     @contextmanager
     def talk(self) -> Iterator[Talk]:
