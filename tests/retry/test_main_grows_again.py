@@ -173,6 +173,24 @@ def test_a_new_leader_that_has_everything_is_read_on(stage: Stage) -> None:
     assert stage.committed().leader_epoch == 3
 
 
+def test_nor_does_one_seem_to_lack_what_it_has_aborted(stage: Stage) -> None:
+    """The first that it wrote is shown to nobody: offsets are left out where its epoch begins."""
+    with stage.service() as retry:
+        stage.send(0)
+        stage.wait_for(retry, 1)
+        stage.elects(2)
+        writer = Producer({"bootstrap.servers": stage.servers, "transactional.id": "w"})
+        writer.init_transactions(PATIENCE_S)
+        writer.begin_transaction()
+        writer.produce("orders", b"never")
+        assert writer.flush(PATIENCE_S) == 0
+        writer.abort_transaction(PATIENCE_S)
+        stage.send(1)
+        stage.wait_for(retry, 4)  # behind a record and its marker
+        assert retry.count("starts") == 1
+    assert stage.handled == values(0, 1)
+
+
 def test_an_offset_that_is_committed_again_says_the_same(stage: Stage) -> None:
     """A message that had to wait is done with; of the new leader there is none yet."""
     stage.send(0)
@@ -253,22 +271,24 @@ class Read:
 
 def test_each_position_has_the_epoch_of_the_message_before_it() -> None:
     epochs = Epochs(2)
-    assert epochs.take([Read(5, 2), Read(6, 2)]) == []
-    assert epochs.take([Read(8, 2), Read(9, 3), Read(10, 5)]) == [(9, 2), (10, 3)]
-    assert epochs.take([Read(11, 5)]) == []
-    assert [epochs.before(each) for each in (5, 9, 10, 11, 12)] == [2, 2, 3, 5, 5]
+    assert epochs.take([Read(5, 2), Read(6, 2)], 5) == []
+    assert epochs.take([Read(8, 2), Read(10, 3), Read(11, 5)], 7) == [(9, 2), (11, 3)]
+    assert epochs.take([Read(12, 5)], 12) == []
+    assert epochs.take([Read(15, 6)], 13) == [(13, 5)]
+    assert [epochs.before(each) for each in (5, 10, 11, 12, 15, 16)] == [2, 2, 3, 5, 5, 6]
 
 
 def test_what_was_put_back_is_taken_again() -> None:
     epochs = Epochs()
-    assert epochs.take([Read(5, 0), Read(6, 1)]) == [(6, 0)]
-    assert epochs.take([Read(5, 0)]) == []
+    assert epochs.take([Read(5, 0), Read(8, 1)], 5) == [(6, 0)]
+    assert epochs.take([Read(8, 1)], 8) == [(6, 0)]  # which is where it was put back to
+    assert epochs.take([Read(5, 0)], 5) == []
     assert (epochs.latest, epochs.before(6)) == (0, 0)
-    assert epochs.take([Read(6, 1)]) == [(6, 0)]
+    assert epochs.take([Read(8, 1)], 6) == [(6, 0)]
 
 
 def test_what_is_not_known_is_not_asked_for() -> None:
     """Of a message as Kafka wrote it before there were epochs; or set by hand, with none."""
     epochs = Epochs()
-    assert epochs.take([Read(5, None), Read(6, 0), Read(7, None), Read(8, 1)]) == []
+    assert epochs.take([Read(5, None), Read(6, 0), Read(7, None), Read(8, 1)], 5) == []
     assert [epochs.before(each) for each in (5, 6, 7, 8, 9)] == [-1, -1, 0, -1, 1]

@@ -10,7 +10,9 @@ the log (KIP-320).
 
 Where the epoch changes, another leader has taken over. After an unclean election it may not have
 what was read from the one before: other messages stand there, or stood there and were read by
-nobody. So it is asked before what it gave is handled.
+nobody. So it is asked before what it gave is handled. It is asked for what ends with the last
+message that was read, and not for what is before its own first one: between them may lie what is
+shown to nobody, markers and aborted records, and it may be the new leader's own.
 """
 
 from __future__ import annotations
@@ -26,33 +28,43 @@ class Doubt(NamedTuple):
     epoch: int
 
 
+class _Begin(NamedTuple):
+    first: int  # the offset of its first message
+    epoch: int
+    position: int  # behind the last message of the epoch before it
+
+
 class Epochs:
     """Of the messages that were taken; `epoch` is that of the last one before them."""
 
     def __init__(self, epoch: int = -1) -> None:
-        self._begins = [(-1, epoch)]  # offset, epoch: offsets rise
+        self._begins = [_Begin(-1, epoch, -1)]  # offsets rise
 
     @property
     def latest(self) -> int:
-        return self._begins[-1][1]
+        return self._begins[-1].epoch
 
     def before(self, position: int) -> int:
         """Of the last message before it; -1: nobody has said so."""
-        return next(epoch for first, epoch in reversed(self._begins) if first < position)
+        return next(each.epoch for each in reversed(self._begins) if each.first < position)
 
-    def take(self, messages: Sequence[Any]) -> list[Doubt]:
-        """What is to be asked before they are handled, as a rule nothing; their offsets rise."""
-        if _epoch(messages[-1]) == self.latest and messages[0].offset() > self._begins[-1][0]:
+    def take(self, messages: Sequence[Any], position: int) -> list[Doubt]:
+        """What is to be asked before they are handled, as a rule nothing; their offsets rise.
+
+        `position`: everything before it was taken.
+        """
+        if _epoch(messages[-1]) == self.latest and messages[0].offset() > self._begins[-1].first:
             return []
         doubts: list[Doubt] = []
         for message in messages:
             offset, epoch = message.offset(), _epoch(message)
-            while self._begins[-1][0] >= offset:
-                self._begins.pop()  # it was put back, and comes again
+            while self._begins[-1].first >= offset:  # it was put back, and comes again
+                position = min(position, self._begins.pop().position)
             if epoch != self.latest:
                 if 0 <= self.latest < epoch:
-                    doubts.append(Doubt(offset, self.latest))
-                self._begins.append((offset, epoch))
+                    doubts.append(Doubt(position, self.latest))
+                self._begins.append(_Begin(offset, epoch, position))
+            position = offset + 1
         return doubts
 
 

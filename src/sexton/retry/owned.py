@@ -65,7 +65,7 @@ class Owned:
 
     def take(self, messages: Sequence[Any]) -> None:
         """Into rounds."""
-        self.doubts += self.epochs.take(messages)
+        self.doubts += self.epochs.take(messages, self.taken)
         self.taken = messages[-1].offset() + 1
 
     def take_doubts(self) -> list[Doubt]:
