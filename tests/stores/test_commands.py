@@ -217,6 +217,21 @@ def test_a_store_that_is_not_its_changelog(kafka: EmbeddedCluster, tmp_path: Pat
     assert {each["code"] for each in told["findings"]} == {"store-divergence"}
 
 
+def test_a_healthy_application_with_an_input_partition_that_is_empty(
+    kafka: EmbeddedCluster, tmp_path: Path
+) -> None:
+    make_topics(kafka, 2)
+    servers = kafka.bootstrap_servers
+    write(servers, [(0, "a")])
+    with app(servers, tmp_path / "a") as first:
+        wait_until_active(first, 2)
+        wait_until_done(first, 1)
+    code, told = sexton("verify", tmp_path / "a", "-b", servers)
+    assert (code, told["incomplete"], told["findings"]) == (0, [], [])
+    found = {each["store"]: (each["keys"], each["differences"]) for each in told["stores"]}
+    assert found == {"counter/counts-0": (1, 0), "counter/counts-1": (0, 0)}
+
+
 def test_a_store_of_another_cluster(kafka: EmbeddedCluster, tmp_path: Path) -> None:
     make_topics(kafka, 1)
     write(kafka.bootstrap_servers, [(0, "a")])

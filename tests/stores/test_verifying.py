@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from sexton.base.errors import CorruptLog
 from sexton.client.client import Client
 from sexton.machines.stores_events import Bounds, Checkpoint, Lineage
 from sexton.stores import changelog as changelogs
@@ -67,12 +68,15 @@ class World:
     def __init__(self, path: Path, patch: pytest.MonkeyPatch) -> None:
         self.state, self.patch = path, patch
 
-    def verified(self, log: Log, stored: dict[bytes, bytes], position: int) -> Verified:
+    def verified(self, log: Log, stored: dict[bytes, bytes], position: int | None) -> Verified:
+        """At no position: without a checkpoint, as a store is before anything is written to it."""
         path = self.state / "counter" / "counts-0"
         path.parent.mkdir()
-        checkpoint = Checkpoint(Lineage("cluster", b"topic"), position, 0, 0)
         disk = RocksDisk(path)
-        disk.write({CHECKPOINT: encode_checkpoint(checkpoint), **stored})
+        if position is not None:
+            checkpoint = Checkpoint(Lineage("cluster", b"topic"), position, 0, 0)
+            stored = {CHECKPOINT: encode_checkpoint(checkpoint), **stored}
+        disk.write({**stored})
         disk.close()
         self.patch.setattr(changelogs, "bounds", log.bounds)
         self.patch.setattr(changelogs, "replay", log.replay)
@@ -148,3 +152,17 @@ def test_what_differs_still_does_however_often_its_key_is_written(world: World) 
         ("input", b""), ("epoch", b""),
     ]  # fmt: skip
     assert (kinds(found), found.unknown, found.keys) == (wanted, 0, 3)
+
+
+def test_a_store_that_was_never_written_to_is_the_fold_of_an_empty_changelog(world: World) -> None:
+    found = world.verified(Log(), {}, position=None)
+    assert (found.position, found.keys, kinds(found)) == (0, 0, [])
+
+
+def test_keys_that_came_from_no_changelog_are_found_without_a_checkpoint(world: World) -> None:
+    assert kinds(world.verified(Log(), {A: b"1"}, position=None)) == [("extra", b"a")]
+
+
+def test_nothing_is_said_of_a_store_that_has_yet_to_be_restored(world: World) -> None:
+    with pytest.raises(CorruptLog, match="no instance has restored it yet"):
+        world.verified(Log((A, b"1")), {}, position=None)

@@ -10,6 +10,9 @@ about that key. Everything else must agree:
     nothing                a record      (cannot be said)
     nothing                nothing       nothing: a key that is there was deleted, or never was
 
+A store that was never written to is the fold of an empty changelog; of one that has records it is
+an unfinished copy, about which nothing can be said.
+
 The store is opened read-only, beside the instance that uses it, if there is one. So the changelog
 grows and is compacted while it is read, and the table is true of a log that stands still only:
 
@@ -162,18 +165,20 @@ async def verify(
 async def _verify(
     client: Client, place: Place, disk: RocksDisk, advance: Callable[[int], None]
 ) -> Verified:
-    checkpoint, _ = _positions(place, disk)
-    if checkpoint is None:
-        raise CorruptLog(str(place.path), "has no checkpoint: it was never written to")
+    written, _ = _positions(place, disk)
     topology = await client.topology([place.changelog.topic])
     now = Lineage(topology.cluster_id or "", topology.topic(place.changelog.topic).topic_id)
     bounds = await changelogs.bounds(client, place.changelog)
+    checkpoint = written or Checkpoint(now, 0, -1, 0)  # never written to: the fold of nothing
     if checkpoint.lineage != now:
         return _whole(place, checkpoint, "foreign")
     if checkpoint.position > bounds.log_end:
         return _whole(place, checkpoint, "beyond")
     fold = partial(_fold, client, place, checkpoint, advance)
     folded = await fold()
+    if written is None and folded.after:
+        why = "was never written to, and its changelog has records: no instance has restored it yet"
+        raise CorruptLog(str(place.path), why)
     keys, unknown, found = _compare(_stored(disk, folded), folded)
     if found:  # or was a record compacted away in front of us, and an older one seen?
         doubted = {_key_of(each): None for each in found}
