@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -77,31 +79,43 @@ def command(
     if leader is not None and (every or unclean):
         raise ConfigError("--leader", "does not go with --all or --unclean", "name partitions")
     chosen = [place_named(text) for text in partitions or ()]
-
-    async def work(client: Client) -> tuple[list[Row], list[Election]]:
-        from sexton.client import admin
-
-        await places_named(client, chosen)
-        if leader is not None:
-            await _prefer(client, chosen, leader)
-        kind = admin.UNCLEAN if unclean else admin.PREFERRED
-        elections = await admin.elect(client, None if every else chosen, kind)
-        failed = [election for election in elections if election.failed]
-        if leader is not None and not failed:
-            await _until_led(client, chosen, leader)
-        topology = await client.topology()
-        went_well = [e.partition for e in elections if e.elected or not (every or e.failed)]
-        return [(*at, topology.place(at).leader) for at in sorted(went_well)], failed
-
+    wish = Wish(None if every else chosen, leader, unclean)
     with Output("cluster elect", format) as out:
         if unclean:
             where = "all partitions without a leader" if every else ", ".join(map(str, chosen))
             consent("cluster elect", f"elect replicas that may miss records in {where}", yes)
-        rows, failed = Reach(bootstrap, settings, command_config, data).with_client(work)
+        reach = Reach(bootstrap, settings, command_config, data)
+        rows, failed = reach.with_client(partial(_elect, wish))
         out.rows("partitions", ELECTED, rows)
         for election in failed:
             out.incomplete(str(election.partition), election.failed or "")
         out.summarize(elected=len(rows), failed=len(failed))
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    partitions: list[TopicPartition] | None  # None: all there are
+    leader: int | None  # None: the preferred one
+    unclean: bool
+
+
+async def _elect(wish: Wish, client: Client) -> tuple[list[Row], list[Election]]:
+    """Who leads where it went well, and where it did not."""
+    from sexton.client import admin
+
+    chosen, leader = wish.partitions or [], wish.leader
+    await places_named(client, chosen)
+    if leader is not None:
+        await _prefer(client, chosen, leader)
+    kind = admin.UNCLEAN if wish.unclean else admin.PREFERRED
+    elections = await admin.elect(client, wish.partitions, kind)
+    failed = [election for election in elections if election.failed]
+    if leader is not None and not failed:
+        await _until_led(client, chosen, leader)
+    topology = await client.topology()
+    named = wish.partitions is not None
+    went_well = [e.partition for e in elections if e.elected or (named and not e.failed)]
+    return [(*at, topology.place(at).leader) for at in sorted(went_well)], failed
 
 
 async def _prefer(client: Client, partitions: list[TopicPartition], leader: int) -> None:
