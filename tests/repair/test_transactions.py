@@ -61,7 +61,7 @@ def there(cluster: EmbeddedCluster) -> str:
 
 
 def abort(run: Run, topic: str, start: int, *more: str) -> tuple[int, dict[str, Any]]:
-    return run("abort", "--topic", topic, "--partition", "0", "--start-offset", str(start), *more)
+    return run("abort", f"{topic}:0", "--start-offset", str(start), *more)
 
 
 def all_lose_the_end(cluster: EmbeddedCluster, topic: str, end: Callable[[], None]) -> None:
@@ -155,8 +155,10 @@ def test_a_transaction_under_way_is_left_to_its_producer(
     name = f"{at.topic}-p1"
     _code, told = run("list", "--state", "Ongoing")
     assert name in [each["transactional_id"] for each in told["transactions"]]
-    _code, told = run("describe", "--transactional-id", name)
+    _code, told = run("describe", name)
     assert told["transactions"][0]["partitions"] == f"{at.topic}-0"
+    _code, as_in_kafka = run("describe", "--transactional-id", name)
+    assert as_in_kafka["transactions"][0]["producer_id"] == told["transactions"][0]["producer_id"]
 
     asked = ["txn", "find-hanging", "--topic", at.topic, "-b", cluster.bootstrap_servers]
     assert main(asked) == 0
@@ -210,7 +212,12 @@ def test_a_pattern_that_is_no_regular_expression_is_wrong_usage(run: Run) -> Non
         ("explain nowhere:0", "nowhere"),
         ("explain there:7", "there:7"),
         ("abort --topic there --partition 7 --start-offset 0", "there:7"),
+        ("abort there:7 --start-offset 0", "there:7"),
         ("describe-producers --topic there --partition 7", "there:7"),
+        ("describe-producers there:7", "there:7"),
+        ("explain --topic there --partition 7", "there:7"),
+        ("find-hanging nowhere", "nowhere"),
+        ("find-hanging there:7", "there:7"),
         ("find-hanging --topic nowhere", "nowhere"),
         ("find-hanging --topic there --partition 7", "there:7"),
         ("find-hanging --topic there --broker-id 9", "--broker-id 9"),

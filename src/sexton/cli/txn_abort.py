@@ -20,7 +20,13 @@ from sexton.cli.cluster_reach import (
 from sexton.cli.consent import YesOption, consent
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
-from sexton.cli.txn_reach import PartitionOption, TopicOption, called, partition_of
+from sexton.cli.txn_reach import (
+    PartitionOption,
+    PlaceArgument,
+    TopicOption,
+    called,
+    partition_of,
+)
 from sexton.cli.writers import Format
 from sexton.report.tables import Column, number
 
@@ -32,11 +38,12 @@ if TYPE_CHECKING:
 EXAMPLES = (
     (
         "A transaction that hangs, by where it begins",
-        "sexton txn abort -b localhost:9092 --topic orders --partition 3 --start-offset 1042",
+        "sexton txn abort orders:3 --start-offset 1042 -b localhost:9092",
     ),
+    ("By its producer", "sexton txn abort orders:3 --producer-id 7 -b localhost:9092"),
     (
-        "By its producer",
-        "sexton txn abort -b localhost:9092 --topic orders --partition 3 --producer-id 7",
+        "As with `kafka-transactions.sh`",
+        "sexton txn abort -b kafka:9092 --topic orders --partition 3 --start-offset 1042",
     ),
 )
 COLUMNS = (number("broker"), Column("knows"), Column("how"))
@@ -64,6 +71,7 @@ ForceOption = Annotated[
 
 
 def command(
+    named: PlaceArgument = None,
     topic: TopicOption = None,
     partition: PartitionOption = None,
     start_offset: StartOption = None,
@@ -84,9 +92,9 @@ def command(
     a COMMIT marker is mended by `sexton repair`. With --force it is done all the same, if you say
     yes to it, and the answer says what was lost.
     """
-    at = partition_of(topic, partition)
+    at = partition_of(named, topic, partition)
     if start_offset is None and producer_id is None:
-        hint = "see `sexton txn describe-producers`"
+        hint = f"see `sexton txn describe-producers {at.topic}:{at.partition}`"
         raise ConfigError("--start-offset or --producer-id", "one of them is needed", hint)
     reach = Reach(bootstrap, settings, command_config, data)
     with Output("txn abort", format) as out:
@@ -184,5 +192,6 @@ async def _find(
     ]
     if len(found) != 1:
         why = "no replica has such a transaction open" if not found else "there are several"
-        raise ConfigError(str(at), why, "see `sexton txn describe-producers`")
+        hint = f"see `sexton txn describe-producers {at.topic}:{at.partition}`"
+        raise ConfigError(str(at), why, hint)
     return found[0]

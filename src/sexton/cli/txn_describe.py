@@ -16,7 +16,7 @@ from sexton.cli.cluster_reach import (
 )
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
-from sexton.cli.txn_reach import when
+from sexton.cli.txn_reach import must_be_named_once, when
 from sexton.cli.writers import Format
 from sexton.report.tables import Column, Row, number
 
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from sexton.client.transactions import Transaction
 
 EXAMPLES = (
-    ("One transaction", "sexton txn describe -b localhost:9092 --transactional-id orders-7"),
+    ("One transaction", "sexton txn describe orders-7 -b localhost:9092"),
+    (
+        "As with `kafka-transactions.sh`",
+        "sexton txn describe -b localhost:9092 --transactional-id orders-7",
+    ),
 )
 COLUMNS = (
     number("coordinator"), Column("transactional_id"), number("producer_id"),
@@ -35,9 +39,12 @@ COLUMNS = (
 
 
 def command(
+    named: Annotated[
+        str | None, typer.Argument(metavar="ID", help="Which transactional id.")
+    ] = None,
     transactional_id: Annotated[
-        str, typer.Option("--transactional-id", metavar="ID", help="Which one.")
-    ],
+        str | None, typer.Option("--transactional-id", metavar="ID", help="The same.")
+    ] = None,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
@@ -45,11 +52,13 @@ def command(
     format: FormatOption = Format.table,
 ) -> None:
     """Show a transaction as its coordinator has it: state, producer, partitions, and since when."""
+    must_be_named_once("ID", named, "--transactional-id", transactional_id)
+    chosen = named or transactional_id or ""
 
     async def work(client: Client) -> Transaction:
         from sexton.client.transaction_lists import describe_transaction
 
-        return await describe_transaction(client, transactional_id)
+        return await describe_transaction(client, chosen)
 
     with Output("txn describe", format) as out:
         found = Reach(bootstrap, settings, command_config, data).with_client(work)

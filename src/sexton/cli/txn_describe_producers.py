@@ -15,7 +15,14 @@ from sexton.cli.cluster_reach import (
 )
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
-from sexton.cli.txn_reach import BrokerOption, PartitionOption, TopicOption, partition_of, when
+from sexton.cli.txn_reach import (
+    BrokerOption,
+    PartitionOption,
+    PlaceArgument,
+    TopicOption,
+    partition_of,
+    when,
+)
 from sexton.cli.writers import Format
 from sexton.report.tables import Column, Row, number
 
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     (
         "Every replica, side by side",
-        "sexton txn describe-producers -b localhost:9092 --topic orders --partition 3",
+        "sexton txn describe-producers orders:3 -b localhost:9092",
     ),
     (
         "One broker, as `kafka-transactions.sh` does",
@@ -41,6 +48,7 @@ COLUMNS = (
 
 
 def command(
+    named: PlaceArgument = None,
     topic: TopicOption = None,
     partition: PartitionOption = None,
     broker: BrokerOption = None,
@@ -54,7 +62,7 @@ def command(
 
     A transaction that is open on one replica and not on another is one that was missed.
     """
-    at = partition_of(topic, partition)
+    at = partition_of(named, topic, partition)
 
     async def work(client: Client) -> list[ReplicaView]:
         from sexton.guard.repair_outcomes import views_of

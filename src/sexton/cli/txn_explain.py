@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from sexton.audit.remedies import severity
 from sexton.base.findings import Finding
@@ -17,10 +15,19 @@ from sexton.cli.cluster_reach import (
     SettingsOption,
     place_of,
 )
-from sexton.cli.naming import place_named
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
-from sexton.cli.txn_reach import advised, ago, called, sentence, when
+from sexton.cli.txn_reach import (
+    PartitionOption,
+    PlaceArgument,
+    TopicOption,
+    advised,
+    ago,
+    called,
+    partition_of,
+    sentence,
+    when,
+)
 from sexton.cli.writers import Format
 from sexton.report.tables import Column, Row, number
 
@@ -53,7 +60,9 @@ KNOWN = (number("start_offset"), number("producer_id"), number("broker"), Column
 
 
 def command(
-    what: Annotated[str, typer.Argument(metavar="TOPIC:PARTITION", help="Which partition.")],
+    named: PlaceArgument = None,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
@@ -65,7 +74,7 @@ def command(
     Shows which transaction each replica waits for, what its coordinator says, what every replica
     knows of it, and whether it may be aborted.
     """
-    at = place_named(what)
+    at = partition_of(named, topic, partition)
     with Output("txn explain", format) as out:
         reach = Reach(bootstrap, settings, command_config, data)
         _show(reach.with_client(lambda client: _look(client, at)), out)

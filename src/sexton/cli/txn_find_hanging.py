@@ -21,6 +21,7 @@ from sexton.cli.cluster_reach import (
     must_have,
     must_have_partitions,
 )
+from sexton.cli.naming import topic_and_partition
 from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
 from sexton.cli.txn_reach import (
@@ -30,6 +31,7 @@ from sexton.cli.txn_reach import (
     advised,
     ago,
     called,
+    must_be_named_once,
     when,
 )
 from sexton.cli.writers import Format
@@ -47,7 +49,7 @@ EXAMPLES = (
         "In what one broker leads, and only after an hour",
         "sexton txn find-hanging -b kafka:9092 --broker-id 2 --max-transaction-timeout 60",
     ),
-    ("In one topic", "sexton txn find-hanging -b localhost:9092 --topic orders"),
+    ("In one topic", "sexton txn find-hanging orders -b localhost:9092"),
 )
 EXIT_CODES = "0 there are none, 1 there are some, 2 wrong usage, 3 not everybody could be asked."
 COLUMNS = (
@@ -71,7 +73,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         if self.partition is not None and self.topic is None:
-            raise ConfigError("--partition", "goes with --topic")
+            raise ConfigError("--partition", "goes with --topic", "or name it as in orders:3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,10 @@ class Found:
 
 
 def command(
+    named: Annotated[
+        str | None,
+        typer.Argument(metavar="TOPIC[:PARTITION]", help="Only there; by default everywhere."),
+    ] = None,
     broker: BrokerOption = None,
     topic: TopicOption = None,
     partition: PartitionOption = None,
@@ -108,6 +114,9 @@ def command(
     The leader of each partition is asked (or one broker, with --broker-id), then about what it has
     open all replicas and the coordinator.
     """
+    if named is not None:
+        must_be_named_once("TOPIC", named, "--topic and --partition", topic, partition)
+        topic, partition = topic_and_partition(named)
     asked = Asked(broker, topic, partition, None if minutes is None else int(minutes * 60_000))
     with Output("txn find-hanging", format) as out:
         reach = Reach(bootstrap, settings, command_config, data)

@@ -1,4 +1,7 @@
-"""What the `txn` commands share: the partition that is meant, and times for people."""
+"""What the `txn` commands share: the partition that is meant, and times for people.
+
+A partition is named as everywhere, `orders:3`, or by the options of Kafka's own tool (KIP-664).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,15 @@ import typer
 
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
+from sexton.cli.naming import place_named
 from sexton.report.quantities import iso
 
 if TYPE_CHECKING:
     from sexton.guard.repair_outcomes import OpenTransaction
 
+PlaceArgument = Annotated[
+    str | None, typer.Argument(metavar="TOPIC:PARTITION", help="Which partition.")
+]
 TopicOption = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The topic.")]
 PartitionOption = Annotated[
     int | None, typer.Option("--partition", metavar="NUMBER", help="The partition.", min=0)
@@ -23,11 +30,26 @@ BrokerOption = Annotated[
 ]
 
 
-def partition_of(topic: str | None, partition: int | None) -> TopicPartition:
+def partition_of(named: str | None, topic: str | None, partition: int | None) -> TopicPartition:
+    """Named in one word, or by two options."""
+    must_be_named_once("TOPIC:PARTITION", named, "--topic and --partition", topic, partition)
+    if named is not None:
+        return place_named(named)
     if topic is None or partition is None:
-        hint = "as in --topic orders --partition 0"
-        raise ConfigError("--topic and --partition", "are both needed", hint)
+        missing = "--topic" if topic is None else "--partition"
+        raise ConfigError(
+            missing, "is needed too", "as in orders:0, or --topic orders --partition 0"
+        )
     return TopicPartition(topic, partition)
+
+
+def must_be_named_once(argument: str, named: str | None, options: str, *given: object) -> None:
+    """What stands by itself and what the options say would be two answers to one question."""
+    by_options = any(each is not None for each in given)
+    if named is None and not by_options:
+        raise ConfigError(argument, "is needed", f"or {options}, as in Kafka's own tool")
+    if named is not None and by_options:
+        raise ConfigError(named, f"does not go with {options}", "name it once")
 
 
 def advised(found: OpenTransaction) -> str:
@@ -35,10 +57,7 @@ def advised(found: OpenTransaction) -> str:
     at, said = found.partition, sentence(found.ending.advice)
     if not found.ending.may_abort:
         return said
-    return (
-        f"{said} `sexton txn abort --topic {at.topic} --partition {at.partition} "
-        f"--start-offset {found.start}`"
-    )
+    return f"{said} `sexton txn abort {at.topic}:{at.partition} --start-offset {found.start}`"
 
 
 def called(found: OpenTransaction) -> str:

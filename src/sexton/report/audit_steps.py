@@ -192,18 +192,16 @@ def _say_what_is_true(finding: AuditFinding, page: AuditPage) -> Iterator[Step]:
 
 def _end_transaction(finding: AuditFinding, page: AuditPage) -> Iterator[Step]:
     starts = [each.first_data for each in finding.transactions if each.first_data is not None]
-    topic, partition = shlex.quote(finding.partition.topic), finding.partition.partition
     yield Step(
         "See who wrote it, what its coordinator says, and what every replica knows. A producer that"
         " still runs may yet commit: then it only needs time.",
         (f"sexton txn explain {_place(finding)} {_servers(page)}",),
     )
     named = str(min(starts)) if starts else "OFFSET"
-    where = f"--topic {topic} --partition {partition} --start-offset {named}"
     yield Step(
         "If the producer is gone, end it as aborted. Every replica is asked once more first; what"
         " was committed is not aborted.",
-        (f"sexton txn abort {_servers(page)} {where}",),
+        (f"sexton txn abort {_place(finding)} --start-offset {named} {_servers(page)}",),
     )
     yield Step("Look again.", (_audit(finding, page),))
 

@@ -261,6 +261,46 @@ def test_messages_are_chosen_before_a_broker_is_asked(
 
 
 @pytest.mark.parametrize(
+    ("line", "why", "hint"),
+    [
+        (
+            "explain",
+            "TOPIC:PARTITION: is needed",
+            "or --topic and --partition, as in Kafka's own tool",
+        ),
+        ("describe", "ID: is needed", "or --transactional-id, as in Kafka's own tool"),
+        (
+            "abort orders:0 --topic orders --start-offset 3",
+            "orders:0: does not go with --topic and --partition",
+            "name it once",
+        ),
+        (
+            "describe t --transactional-id t",
+            "t: does not go with --transactional-id",
+            "name it once",
+        ),
+        (
+            "find-hanging orders --partition 3",
+            "orders: does not go with --topic and --partition",
+            "name it once",
+        ),
+        (
+            "describe-producers --topic orders",
+            "--partition: is needed too",
+            "as in orders:0, or --topic orders --partition 0",
+        ),
+        ("abort orders --producer-id 7", "orders: is not TOPIC:PARTITION", "as in orders:0"),
+    ],
+)
+def test_a_transaction_is_named_in_one_word_or_by_options_and_not_by_both(
+    line: str, why: str, hint: str, run_sexton: RunSexton, closed_port: int
+) -> None:
+    result = run_sexton("txn", *line.split(), "-b", f"127.0.0.1:{closed_port}")
+    assert result.stderr.splitlines() == [f"error: {why}", f"hint: {hint}"]
+    assert (result.code, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize(
     ("line", "why"),
     [
         ("marker-lifecycle --early", "--early: marker-lifecycle waits for no producer to expire"),

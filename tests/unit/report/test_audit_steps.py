@@ -131,7 +131,7 @@ def test_a_transaction_that_ended_elsewhere_is_never_aborted_by_hand() -> None:
     assert "Do not end it" in told(STUCK)
     assert commands(HANGING) == [
         "sexton txn explain events:1 -b kafka-1.example:9092",
-        f"sexton txn abort {SERVERS} --topic events --partition 1 --start-offset 500",
+        f"sexton txn abort events:1 --start-offset 500 {SERVERS}",
         "sexton audit events:1 -b kafka-1.example:9092",
     ]  # nobody committed that one
 
