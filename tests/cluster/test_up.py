@@ -201,19 +201,38 @@ def test_other_commands_find_it(tmp_path: Path) -> None:
 
 
 def test_one_sees_offsets_move(tmp_path: Path) -> None:
-    with up(tmp_path, "--port", 0, "--brokers", 1) as running, terminal() as (screen, typed):
+    with up(tmp_path, "--port", 0, "--brokers", 1) as running:
         produce(running.bootstrap_servers, range(5))
+        with watched(tmp_path, "cluster", "offsets") as screen:
+            seen_until(screen, b"numbers")
+            produce(running.bootstrap_servers, range(7777))
+            seen_until(screen, b"7782")  # where the log ends now
+
+
+def test_one_sees_a_topic_being_frozen(tmp_path: Path) -> None:
+    compacted = ("--create", "--config", "cleanup.policy=compact")
+    with up(tmp_path, "--port", 0):
+        sexton("cluster", "topics", "orders", *compacted, data=tmp_path)
+        with watched(tmp_path, "guard", "status") as screen:
+            seen_until(screen, b"topics 1, held 0")
+            frozen = sexton("guard", "freeze", "orders", data=tmp_path)
+            assert frozen.returncode == 0, frozen.stderr
+            seen_until(screen, b"frozen by hand")
+
+
+@contextmanager
+def watched(data: Path, *command: str) -> Iterator[int]:
+    """The screen of a command with --watch, which Ctrl-C ends well."""
+    with terminal() as (screen, typed):
         watching = subprocess.Popen(
-            [sys.executable, "-m", "sexton.cli.main", "cluster", "offsets", "--watch"],
-            env=os.environ | {"SEXTON_DATA": str(tmp_path), "TERM": "xterm", "COLUMNS": "120"},
+            [sys.executable, "-m", "sexton.cli.main", *command, "--watch"],
+            env=os.environ | {"SEXTON_DATA": str(data), "TERM": "xterm", "COLUMNS": "120"},
             stdin=typed,
             stdout=typed,
             stderr=typed,
         )
         try:
-            seen_until(screen, b"numbers")
-            produce(running.bootstrap_servers, range(7777))
-            seen_until(screen, b"7782")  # where the log ends now
+            yield screen
             watching.send_signal(signal.SIGINT)
             assert watching.wait(30) == 0
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -12,10 +12,12 @@ import typer
 from sexton.base.errors import ConfigError
 from sexton.cli.cluster_reach import CONNECT_TIMEOUT_MS, Reach
 from sexton.cli.durations import milliseconds
+from sexton.cli.live import View
 from sexton.cli.options import BOOTSTRAP_SERVERS
 from sexton.cli.output import Output
 from sexton.machines.guard_events import GuardConfig
-from sexton.report.tables import Column, Row, number
+from sexton.report.audit_words import many
+from sexton.report.tables import Cell, Column, Row, number
 
 if TYPE_CHECKING:
     from sexton.client.roving import RovingClient
@@ -65,6 +67,10 @@ TOPICS = (
     Column("previous_min", spare=True), Column("previous_max", spare=True),
     Column("protected", spare=True), number("delete_retention_ms", spare=True),
     number("doubts"), number("held_back_bytes"),
+)  # fmt: skip
+_LEAST = (
+    "delete_retention_ms", "protected", "previous_min", "previous_max", "held_back_bytes", "since",
+    "why",
 )  # fmt: skip
 DISKS = (
     number("broker"), number("usable_bytes"), number("held_growth_bytes_per_s"),
@@ -141,7 +147,7 @@ async def done(daemon: Daemon) -> Status:
 def show(out: Output, status: Status, topics: list[TopicStatus] | None = None) -> None:
     """Topics, what people should know of, and figures."""
     shown = status.topics if topics is None else topics
-    out.rows("topics", TOPICS, [_row_of(status, topic) for topic in shown])
+    out.rows("topics", TOPICS, rows_of(status, shown))
     if any(topic.held_back_bytes is not None for topic in shown):
         out.rows("disks", DISKS, map(_disk_row, status.brokers))
     for finding in status.findings:
@@ -149,12 +155,33 @@ def show(out: Output, status: Status, topics: list[TopicStatus] | None = None) -
     out.summarize(
         cluster_id=status.cluster_id,
         topics=len(shown),
-        held=sum(1 for topic in shown if topic.since_ms is not None),
+        held=_held(shown),
         held_back_bytes=sum(topic.held_back_bytes or 0 for topic in shown),
         reaction_ms=status.reaction_ms,
         maintenance_until_ms=status.maintenance_until_ms,
         panic=status.panic,
     )
+
+
+def view_of(status: Status) -> View:
+    """For who stays and watches; findings have no room there, but are counted."""
+    told = [f"topics {len(status.topics)}", f"held {_held(status.topics)}"]
+    if status.findings:
+        told.append(f"{many(len(status.findings), 'finding')} (without --watch they are told)")
+    rows = rows_of(status, status.topics)
+    return View(", ".join(told), TOPICS, rows, keys=1, bad=_is_bad, least=_LEAST)
+
+
+def _held(topics: Sequence[TopicStatus]) -> int:
+    return sum(1 for topic in topics if topic.since_ms is not None)
+
+
+def _is_bad(column: str, cell: Cell) -> bool:
+    return column == "doubts" and bool(cell)
+
+
+def rows_of(status: Status, topics: Sequence[TopicStatus]) -> list[Row]:
+    return [_row_of(status, topic) for topic in topics]
 
 
 def tell_unfinished(out: Output, status: Status) -> None:

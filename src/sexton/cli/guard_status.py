@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from sexton.cli.cluster_reach import (
     BootstrapOption,
@@ -10,6 +11,8 @@ from sexton.cli.cluster_reach import (
     DataOption,
     Reach,
     SettingsOption,
+    WatchOption,
+    interval_s,
 )
 from sexton.cli.guard_reach import (
     DEFAULT_MEMORY,
@@ -17,16 +20,20 @@ from sexton.cli.guard_reach import (
     config_of,
     looked,
     show,
+    view_of,
     with_daemon,
 )
-from sexton.cli.options import FormatOption
+from sexton.cli.live import watch
+from sexton.cli.options import FormatOption, IntervalOption
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 
 EXAMPLES = (
     ("Of the cluster that `sexton up` runs", "sexton guard status"),
+    ("See topics being frozen and set back", "sexton guard status --watch"),
     ("Of any Kafka, for a program", "sexton guard status -b kafka:9092 --format json"),
 )
+INTERVAL = "2s"  # a look takes about one: it makes sure of what it sees
 
 
 def command(
@@ -35,6 +42,8 @@ def command(
     command_config: CommandConfigOption = None,
     data: DataOption = None,
     memory_topic: MemoryOption = DEFAULT_MEMORY,
+    watching: WatchOption = False,
+    interval: IntervalOption = INTERVAL,
     format: FormatOption = Format.table,
 ) -> None:
     """Show every compacted topic: whether it is frozen, why, and what is to be set back.
@@ -42,7 +51,10 @@ def command(
     It reads the cluster and the notes of all guards, and changes nothing; no guard need run.
     """
     reach = Reach(bootstrap, settings, command_config, data)
+    config = replace(config_of(), durable_hold=True)
+    if watching:
+        look = partial(with_daemon, reach, config, memory_topic, looked)
+        watch(lambda: view_of(look()), interval_s(interval))
+        return
     with Output("guard status", format) as out:
-        config = replace(config_of(), durable_hold=True)
-
         show(out, with_daemon(reach, config, memory_topic, looked))
