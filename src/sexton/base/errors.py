@@ -35,6 +35,11 @@ class SextonError(Exception):
         return said if self.hint is None else f"{said} ({self.hint})"
 
     @property
+    def told(self) -> str:
+        """What and why, for people: without the remedy."""
+        return f"{self.subject}: {self.why}"
+
+    @property
     def kind(self) -> str:
         """A stable name for machines, such as `corrupt-log`."""
         name = type(self).__name__
@@ -50,11 +55,18 @@ class PeerError(SextonError):
 
 
 class Refused(SextonError):
-    """A request that Kafka's rules refuse, with the code a client would be sent."""
+    """A request that Kafka's rules refuse, with the code a client would be sent.
+
+    The code is the subject, for programs; `why` names the thing, which people want to hear first.
+    """
 
     def __init__(self, error: KafkaError, why: str, hint: str | None = None) -> None:
         super().__init__(error.name, why, hint)
         self.error = error
+
+    @property
+    def told(self) -> str:
+        return f"{self.why} ({self.subject})"
 
 
 class ConfigError(SextonError):

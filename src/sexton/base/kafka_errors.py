@@ -141,3 +141,21 @@ class KafkaError(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+
+
+_LACKS_THE_RIGHT = "this user lacks the right"
+# What to say where Kafka sends a code and no message, of the codes that people meet.
+IN_WORDS = {
+    KafkaError.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
+    KafkaError.LEADER_NOT_AVAILABLE: "nobody leads it now",
+    KafkaError.NOT_LEADER_OR_FOLLOWER: "the broker that was asked does not lead it",
+    KafkaError.REQUEST_TIMED_OUT: "not done in time",
+    KafkaError.COORDINATOR_NOT_AVAILABLE: "there is no coordinator for it now",
+    KafkaError.NOT_COORDINATOR: "the broker that was asked does not coordinate it",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: _LACKS_THE_RIGHT,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: _LACKS_THE_RIGHT,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: _LACKS_THE_RIGHT,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _LACKS_THE_RIGHT,
+    KafkaError.GROUP_ID_NOT_FOUND: "there is no such group",
+    KafkaError.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
+}

@@ -31,6 +31,8 @@ USAGE = 2
 INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
 PIPE_CLOSED = 128 + 13  # and for SIGPIPE
 
+REFUSED = Refused(KafkaError.NONE, "").kind
+
 DEBUG_VARIABLE = "SEXTON_DEBUG"
 
 OTHER_LOGIN = "does the port speak what security.protocol and sasl.mechanism say?"
@@ -80,6 +82,13 @@ class Failure:
     why: str
     hint: str | None
     exit_code: int
+
+    @property
+    def told(self) -> str:
+        """The thing first; of a refusal by Kafka the subject is its code, which comes last."""
+        if self.kind == REFUSED:
+            return f"{self.why} ({self.subject})"
+        return f"{self.subject}: {self.why}"
 
     def as_object(self) -> dict[str, object]:
         """The failure for JSON; the exit code stands beside it in the envelope."""
@@ -164,7 +173,7 @@ def print_failure(failure: Failure, error: BaseException, stderr: TextIO) -> Non
     if failure.kind == "interrupted":
         print("interrupted", file=stderr)
         return
-    told = fitting(f"error: {failure.subject}: {failure.why}", stderr)
+    told = fitting(f"error: {failure.told}", stderr)
     print(told.replace("error:", _bold("error:", 31, stderr), 1), file=stderr)
     if failure.hint:
         told = fitting(f"hint: {failure.hint}", stderr)

@@ -84,7 +84,7 @@ def _seen(look: Callable[[], View], memory: Memory, size: ConsoleDimensions) -> 
     try:
         return memory.table(look(), time.monotonic(), size)
     except SextonError as error:  # it may come back: a restart of `sexton up` is no reason to leave
-        return Text(f"{error.subject}: {error.why}", style="red")
+        return Text(error.told, style="red")
 
 
 class Memory:

@@ -78,17 +78,17 @@ class Output:
     def incomplete(self, subject: str, why: str) -> None:
         """Something that could not be looked at; the rest goes on, but nobody may call it clean."""
         self._ending.incomplete.append({"subject": subject, "why": why})
-        self._tell_incomplete(subject, said_once(subject, why))
+        self._tell_incomplete(f"{subject}: {said_once(subject, why)}")
 
     def incomplete_parts(self, parts: Iterable[tuple[str, str]]) -> None:
         """Many of them: programs get each, people one line for each reason that many share."""
         each = list(parts)
         self._ending.incomplete += [{"subject": subject, "why": why} for subject, why in each]
         for subject, why in by_reason(each):
-            self._tell_incomplete(subject, why)
+            self._tell_incomplete(f"{subject}: {why}")
 
-    def _tell_incomplete(self, subject: str, why: str) -> None:
-        line = fitting(f"incomplete: {subject}: {why}", self.stderr)
+    def _tell_incomplete(self, told: str) -> None:
+        line = fitting(f"incomplete: {told}", self.stderr)
         if self._moving:
             self._moving.console.print(line, markup=False, soft_wrap=True)  # above the bar
         else:
@@ -96,7 +96,8 @@ class Output:
 
     def skipped(self, error: SextonError) -> None:
         """The same, said by an error that stopped one part of the work."""
-        self.incomplete(error.subject, error.why)
+        self._ending.incomplete.append({"subject": error.subject, "why": error.why})
+        self._tell_incomplete(error.told)
 
     def say(self, text: str | Text) -> None:
         """A sentence for people, in colour if it has any; programs do not get it."""

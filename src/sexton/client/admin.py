@@ -58,7 +58,7 @@ async def create_topic(
     answer = await client.ask(CreateTopicsRequest([wanted], client.broker_timeout_ms))
     for result in answer.topics:
         if result.error_code:
-            raise refused(result.error_code, result.error_message or f"topic {topic}")
+            raise refused(result.error_code, f"the topic {topic}", result.error_message)
     for _ in range(NEWS_TRIES):
         found = (await client.topology([topic])).topics.get(topic)
         if found is not None and found.partitions:
@@ -71,7 +71,7 @@ async def delete_topic(client: Client, topic: str) -> None:
     request = DeleteTopicsRequest(topics=named, timeout_ms=client.broker_timeout_ms)
     for result in (await client.ask(request, _IN_STATES)).responses:
         if result.error_code:
-            raise refused(result.error_code, result.error_message or f"topic {topic}")
+            raise refused(result.error_code, f"the topic {topic}", result.error_message)
 
 
 # ── leaders and replicas ──
@@ -101,7 +101,7 @@ async def elect(
             name = error_name(result.error_code)
             failed = None
             if result.error_code not in _DONE:
-                failed = f"{name}: {result.error_message}" if result.error_message else name
+                failed = f"{result.error_message} ({name})" if result.error_message else name
             elections.append(Election(at, result.error_code == KafkaError.NONE, failed))
     return elections
 
@@ -117,12 +117,12 @@ async def reassign(client: Client, wanted: Mapping[TopicPartition, Sequence[int]
     request.topics = list(topics.values())
     answer = await client.ask(request)
     if answer.error_code:
-        raise refused(answer.error_code, answer.error_message or "the reassignment")
+        raise refused(answer.error_code, "the reassignment", answer.error_message)
     for moved in answer.responses:
         for result in moved.partitions:
             if result.error_code:
                 at = TopicPartition(moved.name, result.partition_index)
-                raise refused(result.error_code, f"{at}: {result.error_message or 'not moved'}")
+                raise refused(result.error_code, str(at), result.error_message or "not moved")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ async def moving(
         ]
     answer = await client.ask(ListPartitionReassignmentsRequest(topics=asked))
     if answer.error_code:
-        raise refused(answer.error_code, answer.error_message or "reassignments")
+        raise refused(answer.error_code, "reassignments", answer.error_message)
     return [
         Moving(
             TopicPartition(topic.name, p.partition_index), tuple(p.replicas),

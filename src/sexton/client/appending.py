@@ -55,5 +55,5 @@ async def append_batch(
         why = f"a Produce to {partition} is answered without it"
         raise PeerError(connection.peer, why) from None
     if result.error_code:
-        raise refused(result.error_code, result.error_message or f"a record for {partition}")
+        raise refused(result.error_code, f"a record for {partition}", result.error_message)
     return result.base_offset

@@ -70,7 +70,7 @@ async def described(
     except IndexError:
         raise PeerError("DescribeConfigs", f"is answered without {_called(place)}") from None
     if result.error_code:
-        raise refused(result.error_code, result.error_message or f"options of {_called(place)}")
+        raise refused(result.error_code, f"options of {_called(place)}", result.error_message)
     return _values(result, _own(place))
 
 
@@ -86,7 +86,7 @@ async def alter(
         why = f"is answered without {_called(place)}"
         raise PeerError("IncrementalAlterConfigs", why) from None
     if result.error_code:
-        raise refused(result.error_code, result.error_message or f"options of {_called(place)}")
+        raise refused(result.error_code, f"options of {_called(place)}", result.error_message)
 
 
 async def _ask(client: Client, place: Place, request: Request[R], node: int | None = None) -> R:
@@ -128,8 +128,9 @@ async def describe_topics(
         ]
         for result in (await client.ask(DescribeConfigsRequest(resources))).results:
             if result.error_code:
-                why = result.error_message or error_name(result.error_code)
-                all_found.failed[result.resource_name] = refused(result.error_code, why)
+                name, said = result.resource_name, result.error_message
+                thing = f"options of the topic {name}"
+                all_found.failed[name] = refused(result.error_code, thing, said)
             else:
                 all_found.failed.pop(result.resource_name, None)
                 all_found.found[result.resource_name] = _values(result, _OF_TOPIC)

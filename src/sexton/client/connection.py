@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import ssl
 import struct
 from collections import Counter, deque
@@ -30,7 +31,7 @@ from typing import Any, TypeVar, cast
 
 from sexton import __version__
 from sexton.base.errors import PeerError, Refused
-from sexton.base.kafka_errors import KafkaError
+from sexton.base.kafka_errors import IN_WORDS, KafkaError
 from sexton.client.dialling import dial
 from sexton.protocol import registry
 from sexton.protocol.frames import correlation_id, decode_response, encode_request
@@ -342,11 +343,19 @@ def error_name(code: int) -> str:
     return KafkaError(code).name if code in set(KafkaError) else f"error {code}"
 
 
-def refused(code: int, why: str) -> Refused | PeerError:
-    """What to raise for an answer with this code."""
-    if code in set(KafkaError):
-        return Refused(KafkaError(code), why)
-    return PeerError(why, f"refused with error {code}, which we do not know")
+def refused(code: int, thing: str, said: str | None = None) -> Refused | PeerError:
+    """What to raise for an answer with this code; `said` is the message that came with it."""
+    if code not in set(KafkaError):
+        return PeerError(thing, f"refused with error {code}, which we do not know")
+    error = KafkaError(code)
+    said = (said or IN_WORDS.get(error) or "").rstrip(".")
+    if _is_named(thing.split()[-1], said):
+        return Refused(error, said)
+    return Refused(error, f"{thing}: {said}" if said else thing)
+
+
+def _is_named(name: str, said: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", said) is not None
 
 
 def _version_in(waiting: _Waiting, frame: bytearray) -> int:

@@ -80,7 +80,7 @@ async def _rules(client: Client) -> list[DescribeAclsResource]:
     )
     answer = await client.ask(asked)
     if answer.error_code:
-        raise refused(answer.error_code, answer.error_message or "the ACLs of transactional ids")
+        raise refused(answer.error_code, "the ACLs of transactional ids", answer.error_message)
     return answer.resources
 
 

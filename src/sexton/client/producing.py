@@ -250,8 +250,8 @@ class BatchSender:
                 why = f"a Produce to {at} is answered without it"
                 refusals[at] = PeerError(connection.peer, why)
             elif told[at].error_code not in _TAKEN:
-                why = told[at].error_message or f"records for {at}"
-                refusals[at] = refused(told[at].error_code, why)
+                code, said = told[at].error_code, told[at].error_message
+                refusals[at] = refused(code, f"records for {at}", said)
         return refusals
 
 

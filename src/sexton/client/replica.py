@@ -339,10 +339,7 @@ class Replica:
             why = f"DescribeProducers of {self} is answered without it"
             raise PeerError(connection.peer, why) from None
         if answer.error_code:
-            why = f"producers of {self}"
-            if answer.error_message:
-                why += f": {answer.error_message}"
-            raise refused(answer.error_code, why)
+            raise refused(answer.error_code, f"producers of {self}", answer.error_message)
         return sorted(answer.active_producers, key=lambda producer: producer.producer_id)
 
     def __str__(self) -> str:

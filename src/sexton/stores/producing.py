@@ -199,8 +199,8 @@ class TaskProducer:
                 ):  # fmt: skip
                     taken[at] = result.base_offset
                 else:
-                    why = result.error_message or f"records for {at}"
-                    trouble = refused(result.error_code, why)
+                    code, said = result.error_code, result.error_message
+                    trouble = refused(code, f"records for {at}", said)
         if trouble is not None:
             raise trouble
         if any(at not in taken for at in batches):

@@ -27,6 +27,12 @@ def test_a_refusal_tells_its_remedy_too() -> None:
     assert str(error) == "INVALID_CONFIG: no such option (leave it out)"
 
 
+def test_people_are_told_of_the_thing_before_the_code() -> None:
+    error = Refused(KafkaError.LEADER_NOT_AVAILABLE, "nobody leads orders-0", "wait")
+    assert error.told == "nobody leads orders-0 (LEADER_NOT_AVAILABLE)"
+    assert PeerError("broker 1", "hung up").told == "broker 1: hung up"
+
+
 def test_without_a_remedy_it_says_what_and_why() -> None:
     error = PeerError("broker 1", "hung up")
     assert str(error) == "broker 1: hung up"

@@ -163,7 +163,8 @@ def test_an_election_that_cannot_be_held_is_named(
     wait_until(lambda: led_by() != preferred, "another leads")
     answer = run_sexton("cluster", "elect", "orders-0", "--data", data)
     assert answer.code == 3
-    assert "incomplete: orders-0: PREFERRED_LEADER_NOT_AVAILABLE" in answer.stderr
+    assert answer.stderr.startswith("incomplete: orders-0: the preferred leader ")
+    assert answer.stderr.endswith(" (PREFERRED_LEADER_NOT_AVAILABLE)\n")
     assert run_sexton("cluster", "restart", preferred, "--data", data).code == 0
     answer = run_sexton("cluster", "elect", "orders-0", "--leader", preferred, "--data", data)
     assert answer.code == 0, "the control: it is back"
@@ -350,6 +351,40 @@ def test_what_cannot_be_asked_exits_with_2(
     answer = run_sexton("cluster", *words)
     assert answer.stderr.startswith("error: "), answer
     assert answer.code == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told", "subject"),
+    [
+        (
+            "cluster topics new --create --config foo=bar", 1,
+            "the topic new: Unknown topic config name: foo (INVALID_CONFIG)", "INVALID_CONFIG",
+        ),
+        (
+            "cluster topics new --create --partitions 10001", 1,
+            "new cannot have 10001 partitions; ask for 1 to 10000 (INVALID_PARTITIONS)",
+            "INVALID_PARTITIONS",
+        ),
+        (
+            "stores status nosuch", 2,
+            "the group nosuch: there is no such group (GROUP_ID_NOT_FOUND)", "GROUP_ID_NOT_FOUND",
+        ),
+        (
+            "txn describe nosuch", 2,
+            "the transactional id nosuch: there is no such transactional id "
+            "(TRANSACTIONAL_ID_NOT_FOUND)", "TRANSACTIONAL_ID_NOT_FOUND",
+        ),
+    ],
+)  # fmt: skip
+def test_what_kafka_refuses_is_named_before_its_code(
+    run_sexton: RunSexton, bootstrap: str, line: str, code: int, told: str, subject: str
+) -> None:
+    answer = run_sexton(*line.split(), "-b", bootstrap, "--format", "json")
+    assert answer.stderr.splitlines()[0] == f"error: {told}"
+    assert answer.code == code
+    error = answer.json["error"]  # programs find the code where it always was
+    assert (error["kind"], error["subject"]) == ("refused", subject)
+    assert told == f"{error['why']} ({subject})"
 
 
 def test_an_answer_is_one_object_also_when_it_fails(
