@@ -309,7 +309,7 @@ def test_a_login_where_nobody_asks_for_one_says_what_to_look_at(
     ]
     answer = run_sexton("cluster", "status", "-b", first, *settings)
     assert answer.stderr.splitlines() == [
-        f"error: ILLEGAL_SASL_STATE: {first} takes no login, PLAIN or other",
+        f"error: {first} takes no login, PLAIN or other (ILLEGAL_SASL_STATE)",
         "hint: does the port speak what security.protocol and sasl.mechanism say?",
     ]
     assert answer.code == 1
@@ -371,8 +371,10 @@ def test_what_cannot_be_asked_exits_with_2(
         ),
         (
             "txn describe nosuch", 2,
-            "the transactional id nosuch: there is no such transactional id "
-            "(TRANSACTIONAL_ID_NOT_FOUND)", "TRANSACTIONAL_ID_NOT_FOUND",
+            (
+                "the transactional id nosuch: there is no such transactional id "
+                "(TRANSACTIONAL_ID_NOT_FOUND)"
+            ), "TRANSACTIONAL_ID_NOT_FOUND",
         ),
     ],
 )  # fmt: skip
