@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 MOST_COLUMNS = 10
 FEWEST_COLUMNS = 3
+NO_ROOM = "(A wider terminal shows the replicas' logs here: 80 columns are enough.)"
 GAP = 2
 KEY_WIDTH = 6  # characters of a key, if that tells them apart
 
@@ -123,6 +124,8 @@ def audit_finding_lines(
     drawn = picture_lines(finding, page, width - len(INDENT))
     if drawn:
         lines += ["", *(f"{INDENT}{line}".rstrip() for line in drawn), ""]
+    elif picture_of(finding, FEWEST_COLUMNS) is not None:
+        lines += wrapped(NO_ROOM, width)
     because = sentence(finding.verdict.because)
     lines += wrapped(f"right  {who_is_right(finding, page)}. {because}", width, hang=7)
     if finding.key is not None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from sexton.audit.finding import AuditFinding
 from sexton.report.audit_page import AuditPage
 from sexton.report.audit_text import (
+    NO_ROOM,
     TOPICS,
     audit_finding_lines,
     audit_finding_text,
@@ -55,6 +56,15 @@ def test_the_logs_are_drawn_below_each_other() -> None:
     assert " ".join(line.strip() for line in legend).endswith(
         "k the key in question, other keys and values as digits of their hash"
     )
+
+
+def test_a_picture_for_which_there_is_no_room_is_said_to_be_left_out() -> None:
+    def told(width: int) -> str:
+        return " ".join(" ".join(audit_finding_lines(TOMBSTONE, SHOWN, width)).split())
+
+    assert picture_lines(TOMBSTONE, SHOWN, 30) == []
+    assert NO_ROOM in told(30)
+    assert NO_ROOM not in told(80)
 
 
 def test_keys_that_differ_late_look_different() -> None:
