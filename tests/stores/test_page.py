@@ -30,10 +30,30 @@ def test_the_examples_run(kafka: EmbeddedCluster, tmp_path: Path) -> None:
     for word in ("kafka", "log", "kafka"):
         producer.produce("words", b"", word)
     assert producer.flush(60) == 0
+    said = run_page(kafka, tmp_path, records=3)
+    assert said[0][0] == 2
+    assert said[0][-1] == "active"
+    assert {words[2] for words in said[1:]} == {"running"}
+
+
+def test_the_first_run_says_nothing_that_one_has_to_guess(
+    kafka: EmbeddedCluster, tmp_path: Path
+) -> None:
+    kafka.create_topic("words", 2)
+    kafka.create_topic("totals", 2)
+    said = run_page(kafka, tmp_path, records=0)
+    assert said[0] == (0, "up to input", 0, "active")
+    assert len(said) == 3
+    assert not {None, -1} & {word for words in said for word in words}
+
+
+def run_page(kafka: EmbeddedCluster, state: Path, *, records: int) -> list[tuple[object, ...]]:
+    """What its blocks print, once so many records have been counted."""
     said: list[tuple[object, ...]] = []
 
     def wait_for_work(app: App) -> None:
-        wait_until_done(app, 3)
+        if records:
+            wait_until_done(app, records)
 
     def note(*words: object) -> None:
         said.append(words)
@@ -42,10 +62,8 @@ def test_the_examples_run(kafka: EmbeddedCluster, tmp_path: Path) -> None:
     for block in BLOCKS:
         text = block.replace("localhost:9092", kafka.bootstrap_servers)
         text = text.replace("    view = ", "    wait_for_work(app)\n    view = ")  # all is counted
-        exec(text.replace('"state"', repr(str(tmp_path))), names)
-    assert said[0][0] == 2
-    assert said[0][2] == "active"
-    assert {words[2] for words in said[1:]} == {"running"}
+        exec(text.replace('"state"', repr(str(state))), names)
+    return said
 
 
 def test_the_options_are_the_true_ones() -> None:
