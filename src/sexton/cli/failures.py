@@ -42,6 +42,7 @@ REMEDIES = {
     KafkaError.UNKNOWN_TOPIC_OR_PARTITION: "see `sexton cluster topics` for those there are",
     KafkaError.TRANSACTIONAL_ID_NOT_FOUND: "see `sexton txn list` for those there are",
     KafkaError.GROUP_ID_NOT_FOUND: "check the spelling; a group is there once a member has joined",
+    KafkaError.INVALID_TOPIC_EXCEPTION: "a topic's name has letters, digits, '.', '_' and '-' only",
     KafkaError.TOPIC_ALREADY_EXISTS: "see it with `sexton cluster topics NAME`",
     KafkaError.INVALID_CONFIG: "docs/reference/broker-options.md lists what `sexton up` takes",
     KafkaError.INVALID_REPLICATION_FACTOR: "see how many brokers are up: `sexton cluster status`",
@@ -53,11 +54,12 @@ REMEDIES = {
     KafkaError.UNSUPPORTED_SASL_MECHANISM: OTHER_LOGIN,
     KafkaError.SASL_AUTHENTICATION_FAILED: "give user and password with --command-config FILE",
 }
-# Something that was named is not there: wrong usage, however we learn of it.
+# Something that was named is not there, or cannot be: wrong usage, however we learn of it.
 NOT_THERE = {
     KafkaError.UNKNOWN_TOPIC_OR_PARTITION,
     KafkaError.TRANSACTIONAL_ID_NOT_FOUND,
     KafkaError.GROUP_ID_NOT_FOUND,
+    KafkaError.INVALID_TOPIC_EXCEPTION,
 }
 # By pydantic's names. typer gives its words on, which do not say what was given.
 WRONG_NUMBERS = {

@@ -82,10 +82,8 @@ def config_of(
     interval: str = "5s", hold: str = "60s", timeout: str = "10s", *, reapply: bool = False,
     thaw_in_doubt: bool = False,
 ) -> GuardConfig:  # fmt: skip
-    interval_ms = milliseconds(interval, "--interval")
-    timeout_ms = milliseconds(timeout, "--request-timeout")
-    if not interval_ms or not timeout_ms:
-        raise ConfigError("--interval, --request-timeout", "cannot be 0")
+    interval_ms = _more_than_none(interval, "--interval")
+    timeout_ms = _more_than_none(timeout, "--request-timeout")
     config = GuardConfig(
         interval_ms=interval_ms,
         request_timeout_ms=timeout_ms,
@@ -95,6 +93,13 @@ def config_of(
         thaw_in_doubt=thaw_in_doubt,
     )
     return replace(config, blind_ms=max(config.blind_ms, config.reaction_ms))
+
+
+def _more_than_none(span: str, option: str) -> int:
+    found = milliseconds(span, option)
+    if not found:
+        raise ConfigError(f"{option} {span}", "is no time at all", "as in 5s")
+    return found
 
 
 def with_client(reach: Reach, timeout_ms: int, work: Callable[[RovingClient], Awaitable[T]]) -> T:

@@ -81,7 +81,7 @@ def topology_of(response: MetadataResponse) -> Topology:
             continue
         # Without a leader for now, or just being made: what is known is in the answer.
         if topic.error_code not in (KafkaError.NONE, KafkaError.LEADER_NOT_AVAILABLE):
-            raise refused(topic.error_code, f"metadata of the topic {topic.name}")
+            raise refused(topic.error_code, f"the topic {topic.name}")
         topics[topic.name or ""] = _topic(topic)
     brokers = {
         b.node_id: BrokerAddress(b.node_id, b.host, b.port, b.rack) for b in response.brokers

@@ -389,6 +389,22 @@ def test_what_kafka_refuses_is_named_before_its_code(
     assert told == f"{error['why']} ({subject})"
 
 
+def test_a_partition_where_a_topic_is_meant_is_told_so(
+    run_sexton: RunSexton, data: Path, bootstrap: str
+) -> None:
+    answer = run_sexton("cluster", "topics", "orders:0", "-b", bootstrap)
+    assert answer.stderr.splitlines() == [
+        "error: the topic orders:0: no topic can be called so (INVALID_TOPIC_EXCEPTION)",
+        "hint: a topic's name has letters, digits, '.', '_' and '-' only",
+    ]
+    assert answer.code == 2
+    answer = run_sexton("cluster", "offsets", "orders:0", "--data", data)
+    assert answer.stderr.splitlines() == [
+        "error: orders:0: there is no such topic",
+        "hint: whole topics are meant here: leave out the colon and the partition",
+    ]
+
+
 def test_an_answer_is_one_object_also_when_it_fails(
     run_sexton: RunSexton, data: Path, bootstrap: str
 ) -> None:

@@ -241,6 +241,15 @@ def test_a_file_that_is_not_there_is_named_and_what_to_name_instead(
     assert (result.code, result.stdout) == (2, "")
 
 
+@pytest.mark.parametrize("option", ["--interval", "--request-timeout"])
+def test_a_guard_that_never_waits_is_refused_by_the_option_that_says_so(
+    option: str, run_sexton: RunSexton, closed_port: int
+) -> None:
+    result = run_sexton("guard", "run", "--once", option, "0s", "-b", f"127.0.0.1:{closed_port}")
+    assert result.stderr == f"error: {option} 0s: is no time at all\nhint: as in 5s\n"
+    assert result.code == 2
+
+
 @pytest.mark.parametrize("verb", ["redrive", "skip"])
 @pytest.mark.parametrize(
     ("chosen", "why"),
