@@ -66,6 +66,7 @@ class Refused(SextonError):
 
     @property
     def told(self) -> str:
+        """The same; the thing is in `why`, and the code comes last."""
         return f"{self.why} ({self.subject})"
 
 
