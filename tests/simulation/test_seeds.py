@@ -12,7 +12,7 @@ from sexton.sim.options import Options
 from sexton.sim.run import Result, Run
 
 SEEDS = (5, 7, 10, 13, 15, 16)  # the first ones that found something
-FOUND = (1_012, 1_014)  # the first ones of days that did
+FOUND = (1_012, 1_014, 1_040)  # the first ones of days that did
 MANY = [
     pytest.param(seed, marks=[] if seed in FOUND else [pytest.mark.soak])
     for seed in range(1_000, 1_100)

@@ -155,9 +155,12 @@ class Claims(Checks):
         leader = self._leader_of(replica)
         if leader is None or replica.site.node in self.ran_ahead:
             return
-        log = replica.log
+        log, of_leader = replica.log, leader.log
+        shared = of_leader.epochs.end_of(log.epochs.latest, of_leader.end_offset).start_offset
+        if log.end_offset > shared:
+            return  # it has yet to cut off what its leader does not have
         lately = self.world.now_ms - log.config.producer_id_expiration_ms + HOUR_MS
-        for producer in leader.log.producers.known.values():
+        for producer in of_leader.producers.known.values():
             if producer.last_timestamp < lately or not 0 <= producer.last_offset < log.end_offset:
                 continue
             known = log.producers.known.get(producer.producer_id)
