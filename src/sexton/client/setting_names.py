@@ -6,7 +6,8 @@
 
 Somebody who types an unknown one means it, and is told. A file was written for other programs as
 well: there it is only named, unless it is nearly one that counts. To pass that over could mean to
-talk to another cluster, or in the clear.
+talk to another cluster, or in the clear. With a word before it (`producer.security.protocol`) it is
+for a part of such a program, Connect say.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ OF_A_STORE = {
     "ssl.keystore.password": "openssl pkcs12 -in store.p12 -out store.pem -nodes",
 }
 NEAR = 0.85
+OF_SPARK = "kafka."  # before any of these; whoever writes it here means them
 _LISTED = "docs/reference/config.md lists those that count"
 
 
@@ -99,7 +101,7 @@ def unknown_in_file(names: Iterable[str], path: str) -> list[str]:
             raise _of_controllers(f"{path}: {name}")
         if _is_known(name):
             continue
-        if near := _near(name, USED, NEAR):
+        if near := _slip(name):
             raise ConfigError(f"{path}: {name}", "is no setting of Kafka's clients", near)
         found.append(name)
     return found
@@ -112,7 +114,7 @@ def must_count(name: str) -> None:
     if name in OF_A_STORE:
         hint = f"convert it, and name the new file without a password: {OF_A_STORE[name]}"
         raise ConfigError(name, "is of a JKS or PKCS12 store; only PEM is read", hint)
-    near = None if name in PASSED_OVER else _near(name, USED, NEAR)
+    near = None if name in PASSED_OVER else _slip(name)
     if near or name.startswith(SECURITY):
         every = f"known: {', '.join(sorted(OF_SECURITY))}"
         raise ConfigError(name, "is not understood", near or every)
@@ -120,6 +122,13 @@ def must_count(name: str) -> None:
 
 def _is_known(name: str) -> bool:
     return name in USED or name in PASSED_OVER or name.startswith(SECURITY)
+
+
+def _slip(name: str) -> str | None:
+    """What was meant instead, if that is one that counts."""
+    if not name.startswith(OF_SPARK) and any(name.endswith(f".{each}") for each in USED):
+        return None
+    return _near(name, USED, NEAR)
 
 
 def _near(name: str, names: Iterable[str], least: float) -> str | None:

@@ -8,6 +8,7 @@ import pytest
 
 from sexton.base.errors import ConfigError
 from sexton.cli.options import client_settings, must_be_a_directory, must_be_writable
+from sexton.client.settings import client_config
 from tests.conftest import RunSexton
 
 
@@ -88,7 +89,33 @@ def test_a_file_may_hold_what_is_for_other_programs(
     assert told.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["bootstrap.server", "securty.protocol", "bootstrap.controllers"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "producer.ssl.endpoint.identification.algorithm",  # Connect's, as Confluent Cloud shows it
+        "admin.request.timeout.ms",
+        "admin.bootstrap.servers",
+        "kafkastore.ssl.endpoint.identification.algorithm",  # Schema Registry's
+        "us.bootstrap.servers",  # MirrorMaker's, of a cluster that is called so
+    ],
+)
+def test_a_setting_of_a_part_of_another_program_is_no_slip(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "connect.properties"
+    path.write_text(f"bootstrap.servers=b:1\n{name}=x\n")
+    settings = client_settings(None, None, path)
+    assert capsys.readouterr().err.endswith(f": {name}\n")
+    assert client_config(settings) == client_config({})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bootstrap.server", "securty.protocol", "bootstrap.controllers",
+        "kafka.bootstrap.servers", "kafka.security.protocol",  # as for Spark
+    ],
+)  # fmt: skip
 def test_a_slip_in_a_file_does_not_lead_to_another_cluster(name: str, tmp_path: Path) -> None:
     """Without a broker the cluster of `sexton up` is meant, without security nobody checks."""
     path = tmp_path / "client.properties"
