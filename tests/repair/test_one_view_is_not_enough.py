@@ -24,6 +24,7 @@ from sexton.guard.repair_notes import Notes, NotesFile
 from sexton.guard.repair_sight import AnotherTopic, look
 from sexton.machines.guard_notes import MIN_LAG
 from sexton.machines.repair import Job
+from sexton.protocol.wire import ZERO_UUID
 from sexton.testing.embedded import EmbeddedCluster
 
 COMPACTED = {"cleanup.policy": "compact"}
@@ -153,3 +154,35 @@ def test_of_different_views_the_newest_and_of_these_the_worst_counts(
 
     monkeypatch.setattr(Client, "topology_by", told)
     assert asyncio.run(ask()) == isr
+
+
+# ── brokers that know of no topic ids yet, in an upgrade ──
+
+
+def of_old_broker(found: Topology) -> Topology:
+    topic = found.topic("orders")
+    return replace(found, topics={"orders": replace(topic, topic_id=ZERO_UUID)})
+
+
+@pytest.mark.parametrize("old", [(3,), (1, 2), ALL])
+def test_a_broker_that_tells_no_topic_id_does_not_disagree(
+    cluster: EmbeddedCluster, old: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_one = Client.topology_by
+
+    async def told(self: Client, node: int, topics: list[str]) -> Topology:
+        found = await by_one(self, node, topics)
+        return of_old_broker(found) if node in old else found
+
+    async def seen() -> tuple[tuple[int, ...], bool]:
+        async with Client(cluster.bootstrap_servers) as client:
+            topology = await client.topology(["orders"])
+            topic_id = topology.topic("orders").topic_id.hex()
+            notes = Notes(topology.cluster_id or "", "orders", topic_id, 0)
+            async with asyncio.timeout(10):
+                sight = await look(client, TopicPartition("orders", 0), topic_id)
+            with NotesFile(tmp_path / "notes.json") as file:
+                return sight.isr, await Repair(client, file, notes).is_gone()
+
+    monkeypatch.setattr(Client, "topology_by", told)
+    assert asyncio.run(seen()) == (ALL, False)

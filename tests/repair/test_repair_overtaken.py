@@ -28,6 +28,7 @@ from sexton.machines.repair import Job
 from sexton.testing.embedded import EmbeddedCluster
 
 RATE = THROTTLED_RATES[0]
+OTHER = "ff" * 16  # the id of a topic that was there
 THROTTLED = Held(BROKER, "1", RATE, None, "1000")
 Run = Callable[..., tuple[int, dict[str, Any]]]
 Changed = list[tuple[tuple[int, str], list[tuple[str, str | None]]]]
@@ -119,7 +120,7 @@ def test_a_topic_that_was_made_again_is_another_one(
     """What was set on the old one is gone with it; what was set on brokers is not."""
     cluster.create_topic("again", [[1, 2]], {"cleanup.policy": "compact", MIN_LAG: "9"})
     old = Held(TOPIC, "again", MIN_LAG, "7", FOREVER)
-    file.write(begun(cluster, "again", old, THROTTLED, topic_id="of another"))
+    file.write(begun(cluster, "again", old, THROTTLED, topic_id=OTHER))
     assert run("again", "--dry-run")[0] == 0
     assert not changed and file.path.exists()
     code, told = run("again")
@@ -132,7 +133,7 @@ def test_a_topic_that_was_made_again_is_another_one(
 def test_of_a_topic_that_is_deleted_nothing_stays_on_brokers(
     cluster: EmbeddedCluster, run: Run, file: NotesFile, changed: Changed
 ) -> None:
-    file.write(begun(cluster, "deleted", THROTTLED, topic_id="of a topic that was there"))
+    file.write(begun(cluster, "deleted", THROTTLED, topic_id=OTHER))
     code, told = run("deleted", "--dry-run")
     assert code == 2 and not changed and file.path.exists()
     code, told = run("deleted")
@@ -146,7 +147,7 @@ def test_the_next_repair_of_another_topic_tells_of_it(
 ) -> None:
     """Nobody repairs a topic that is not there, and its throttle would stay for good."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    notes = begun(cluster, "vanished", THROTTLED, topic_id="of a topic that was there")
+    notes = begun(cluster, "vanished", THROTTLED, topic_id=OTHER)
     left = default_path(notes.cluster_id, "vanished")
     with NotesFile(left) as file:
         file.write(notes)
@@ -175,7 +176,7 @@ def test_a_broker_that_has_not_heard_of_the_topic_does_not_end_its_repair(
 
     monkeypatch.setattr(Client, "topology_by", late)
     assert not asyncio.run(is_gone(notes))
-    other = Notes(notes.cluster_id, "there", "of another", 0)
+    other = Notes(notes.cluster_id, "there", OTHER, 0)
     assert asyncio.run(is_gone(other)), "the control: all others know another one"
 
 

@@ -26,6 +26,7 @@ from sexton.base.partitions import TopicPartition
 from sexton.client.admin import elect, reassign
 from sexton.client.client import Client
 from sexton.client.retrying import until_it_works
+from sexton.client.topology import may_be_same
 from sexton.guard.permissions import CLUSTER, OF_REPAIR, needing
 from sexton.guard.repair_notes import Notes, NotesFile
 from sexton.guard.repair_options import HeldOptions, check_throttle
@@ -109,8 +110,10 @@ class Repair:
     async def is_gone(self) -> bool:
         """Do brokers agree that this very topic is not there any more?
 
-        One that has not heard of it, or only of its predecessor, proves nothing.
+        One that has not heard of it, or only of its predecessor, proves nothing. Nor does one that
+        tells no topic ids.
         """
+        topic_id = bytes.fromhex(self.notes.topic_id)
         topic, nodes = self.notes.topic, sorted((await self.client.topology([])).brokers)
         answered = 0
         for node in nodes:
@@ -119,7 +122,7 @@ class Repair:
             except PeerError:
                 continue
             answered += 1
-            if known is not None and known.topic_id.hex() == self.notes.topic_id:
+            if known is not None and may_be_same(topic_id, known.topic_id):
                 return False
         return answered >= max(1, min(SEVERAL, len(nodes)))
 

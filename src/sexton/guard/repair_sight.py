@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from itertools import product
 from typing import Final
 
 from sexton.base.errors import PeerError, Refused, SextonError
@@ -76,8 +77,11 @@ def _merged(partition: TopicPartition, views: list[View], enough: int, under_way
     epoch = max(view.place.leader_epoch for view in views)
     newest = [view for view in views if view.place.leader_epoch == epoch]
     place = newest[0].place
-    alike = {(view.topic_id, view.place.replicas) for view in newest}
-    if len(newest) < enough or len(alike) > 1:
+    alike = all(
+        view.place.replicas == place.replicas and may_be_same(view.topic_id, other.topic_id)
+        for view, other in product(newest, repeat=2)
+    )
+    if len(newest) < enough or not alike:
         raise PeerError(str(partition), "brokers do not agree about its leader and its replicas")
     return Sight(
         place.leader,
