@@ -2,9 +2,10 @@
 
 The wall clock is set by people and by time servers, back as well as forth: it tells when the guard
 began, and no more. From there on the time since the machine was started counts. It has to go on
-while the machine sleeps or its virtual machine is suspended: to a replica that is away meanwhile it
-is time in which nobody guarded it. On Linux that is CLOCK_BOOTTIME; `time.monotonic` is not, it
-stands still as long as the machine does. Elsewhere there is only that one.
+while the machine sleeps: to a replica that is away meanwhile it is time in which nobody guarded it.
+On Linux that is CLOCK_BOOTTIME; `time.monotonic` is not, it stands still as long as the machine
+does. Elsewhere there is only that one. A virtual machine that is paused from outside has no clock
+that goes on: to it no time has passed.
 """
 
 from __future__ import annotations
