@@ -31,8 +31,6 @@ USAGE = 2
 INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
 PIPE_CLOSED = 128 + 13  # and for SIGPIPE
 
-REFUSED = Refused(KafkaError.NONE, "").kind
-
 DEBUG_VARIABLE = "SEXTON_DEBUG"
 
 OTHER_LOGIN = "does the port speak what security.protocol and sasl.mechanism say?"
@@ -88,7 +86,7 @@ class Failure:
     @property
     def told(self) -> str:
         """The thing first; of a refusal by Kafka the subject is its code, which comes last."""
-        if self.kind == REFUSED:
+        if self.subject in KafkaError.__members__:  # refusals of a kind of their own have one, too
             return f"{self.why} ({self.subject})"
         return f"{self.subject}: {self.why}"
 

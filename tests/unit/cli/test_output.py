@@ -9,12 +9,14 @@ import pytest
 import typer
 from rich.console import Console
 
-from sexton.base.errors import ConfigError, CorruptLog
+from sexton.base.errors import ConfigError, CorruptLog, Refused
 from sexton.base.findings import Finding
+from sexton.base.kafka_errors import KafkaError
 from sexton.cli.bars import Figures, open_bar
 from sexton.cli.output import Output
 from sexton.cli.retry_status import COLUMNS as RETRY_STATUS
 from sexton.cli.writers import Format
+from sexton.client.reading import OffsetsGone
 from sexton.report.tables import Cell, Column, number, print_rich
 
 COLUMNS = (number("offset"), Column("key"))
@@ -332,6 +334,19 @@ def test_a_reason_that_many_share_is_told_once_and_programs_get_each() -> None:
         f"incomplete: {first} and 1,202 more: broker 3: is not up",
         "incomplete: users-0 on broker 2: no answer",
     ]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Refused(KafkaError.OFFSET_OUT_OF_RANGE, "orders-0 is cut"), OffsetsGone("orders-0", 9, 0, 5)],
+    ids=["refused", "of a kind of its own"],
+)
+def test_of_a_refusal_the_code_comes_last(error: Refused) -> None:
+    stderr = io.StringIO()
+    with pytest.raises(typer.Exit), Output("x", Format.table, io.StringIO(), stderr):
+        raise error
+    assert stderr.getvalue().splitlines()[0] == f"error: {error.told}"
+    assert error.told == f"{error.why} (OFFSET_OUT_OF_RANGE)"
 
 
 def test_a_failure_is_told_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
