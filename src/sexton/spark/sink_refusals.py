@@ -3,6 +3,7 @@
 A leader that moves, or a coordinator that is not ready, is waited for. A right that is missing or a
 record that a topic does not take is not there a moment later either: to run the batch again would
 refuse it again, after as long as the batch takes. So it ends at the first refusal, with the remedy.
+But a token that is kept in a file may have expired before somebody renewed it, which is done soon.
 
 A refusal that a task met comes to the driver as the text of its traceback, among much else: it is
 found by its name, and what Kafka calls it.
@@ -16,7 +17,8 @@ from sexton.base.errors import Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.spark.sink_protocol import Plan
 
-_LOGIN = "see kafka.security.protocol, and user and password of the kafka.sasl options"
+_LOGIN = "see kafka.security.protocol, and user, password or token of the kafka.sasl options"
+_RENEWED = "sasl.oauthbearer.token.endpoint.url"  # a file, read again for each connection
 _HINTS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: (
         "an ACL has to allow this user Write on each topic that is written, and Read on {marker}, "
@@ -69,6 +71,8 @@ def lasting_refusal(error: Exception, plan: Plan) -> Refused | None:
             return None
         code, why = KafkaError[told["code"]], told["why"].strip()
     if code not in _HINTS:
+        return None
+    if code == KafkaError.SASL_AUTHENTICATION_FAILED and _RENEWED in plan.kafka:
         return None
     hint = _HINTS[code].format(
         marker=plan.marker_at.topic, group=plan.group, id=plan.transactional_id
