@@ -19,10 +19,9 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-
+from sexton.base.errors import SextonError
 from sexton.client.client import Client
+from sexton.client.retrying import Patience
 from sexton.stores.verifying import places_in, summarize, verify
 from sexton.testing.cluster import Cluster
 from sexton.testing.waiting import until
@@ -39,6 +38,7 @@ from tests.stores.lines import Lines
 COORDINATORS = ("__consumer_offsets", "__transaction_state")
 NAMES = ("a", "b", "c")
 SHARED = "share of the tasks"  # an instance says so after each rebalance
+SHORTLY = Patience(timeout_ms=5_000)
 STILL_S = (1.0, 8.0)  # a line stands still for so long: sessions here last 6 s
 
 
@@ -82,12 +82,11 @@ class Chaos:
 
     def _watch(self) -> None:
         """No offset of the group ever goes back, whoever commits it."""
-        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
         before: dict[int, int] = {}
         while not self._stopping.wait(0.3):
             try:
-                now = offsets_committed(admin, self.partitions, 5)
-            except (KafkaException, TimeoutError):
+                now = offsets_committed(self.servers, self.partitions, SHORTLY)
+            except SextonError:
                 continue  # its line is bad, too
             self.looks += 1
             self.went_back += [
