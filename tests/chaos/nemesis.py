@@ -171,11 +171,13 @@ def hours_pass(cluster: EmbeddedCluster, random: Random) -> str:
 def long_absence(cluster: EmbeddedCluster, random: Random) -> str:
     """A broker is away for longer than deletes and markers are kept, then it leads."""
     node = random.choice(_replicas(cluster, STATE, 0))
+    _written(cluster, STATE, 50)  # it has keys to come back with
     cluster.kill(node)
     for partition in range(PARTITIONS):
         cluster.wait_for(STATE, partition, lambda state: node not in state.isr)
-    _written(cluster, STATE, 150)  # keys are deleted, transactions end, segments fill up
     for _ in range(2):
+        # These keys are deleted for good, and a segment is full: without one there is no pass.
+        _written(cluster, STATE, 150)
         cluster.let_time_pass(HOUR_MS)  # the first pass sets the time to go, the second removes
     cluster.restart(node)
     all_in_sync(cluster)

@@ -43,6 +43,7 @@ CLIENTS: Mapping[str, Work] = {
     "ledger-2": workloads.write_ledger,
     "state-1": workloads.write_state,
     "state-2": workloads.write_state,
+    "deleted": workloads.write_and_delete,
     "transactions-1": workloads.transact,
     "transactions-2": workloads.transact,
     "copier-1": apart("tests.chaos.copying:copy_ledger"),

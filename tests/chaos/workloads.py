@@ -21,6 +21,7 @@ from tests.chaos.history import Fate, History, Seen, Transaction, Write
 LEDGER, STATE, COPY = "ledger", "state", "copy"
 PARTITIONS = 2
 NAME = "name"
+LIVES = 40  # of these keys are there at a time
 PATIENCE_S = 30.0  # with a cluster that has become calm
 
 _QUICK = {
@@ -113,6 +114,21 @@ def write_state(shop: Workshop, name: str) -> None:
         value = None if random.random() < 0.4 else own.encode()
         partition = int(key.rsplit("-", 1)[1]) % PARTITIONS
         _send(shop, producer, Write(STATE, partition, key.encode(), value, own))
+        producer.poll(random.uniform(0, 0.02))
+    producer.flush(PATIENCE_S)
+
+
+@stubborn
+def write_and_delete(shop: Workshop, name: str) -> None:
+    """Keys that are written once and deleted once: whoever is away for long misses many deletes."""
+    random, producer = shop.random(name), shop.producer()
+    number = 0
+    while not shop.stopped.is_set():
+        number += 1
+        for old, value in ((number, b"%d" % number), (number - LIVES, None)):
+            if old > 0:
+                key, own = f"{name}-{old}".encode(), f"{name}:{old}:{'' if value else 'deleted'}"
+                _send(shop, producer, Write(STATE, old % PARTITIONS, key, value, own))
         producer.poll(random.uniform(0, 0.02))
     producer.flush(PATIENCE_S)
 

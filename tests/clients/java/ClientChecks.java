@@ -402,17 +402,17 @@ public class ClientChecks {
         var resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
         alter(resource, op("retention.ms", "1234", OpType.SET),
             op("cleanup.policy", "compact", OpType.APPEND));
+        // Whoever answers may not have heard yet of what the controller has written.
+        until("retention.ms", () -> "1234".equals(shown(resource).get("retention.ms").value()));
         var shown = shown(resource);
-        same("1234", shown.get("retention.ms").value(), "retention.ms");
         same(ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, shown.get("retention.ms").source(),
             "where it comes from");
         same("delete,compact", shown.get("cleanup.policy").value(), "cleanup.policy");
         same(ConfigEntry.ConfigType.LONG, shown.get("retention.ms").type(), "type");
         alter(resource, op("retention.ms", "", OpType.DELETE),
             op("cleanup.policy", "delete", OpType.SUBTRACT));
-        shown = shown(resource);
-        check(shown.get("retention.ms").isDefault(), "the default again");
-        same("compact", shown.get("cleanup.policy").value(), "cleanup.policy");
+        until("the default again", () -> shown(resource).get("retention.ms").isDefault());
+        same("compact", shown(resource).get("cleanup.policy").value(), "cleanup.policy");
         refused(InvalidConfigurationException.class,
             () -> alter(resource, op("retention.ms", "soon", OpType.SET)));
         refused(InvalidConfigurationException.class,
@@ -420,16 +420,14 @@ public class ClientChecks {
 
         var broker = new ConfigResource(ConfigResource.Type.BROKER, "2");
         alter(broker, op("log.retention.ms", "5000", OpType.SET));
-        until("the broker's option counts", () -> "5000".equals(
-            get(admin.describeConfigs(List.of(broker)).all()).get(broker)
-                .get("log.retention.ms").value()));
+        until("the broker's option counts",
+            () -> "5000".equals(shown(broker).get("log.retention.ms").value()));
         check(shown(broker).get("broker.id").isReadOnly(), "broker.id is read-only");
         alter(broker, op("log.retention.ms", "", OpType.DELETE));
         var all = new ConfigResource(ConfigResource.Type.BROKER, "");
         alter(all, op("log.retention.ms", "7000", OpType.SET));
-        until("the cluster's default counts", () -> "7000".equals(
-            get(admin.describeConfigs(List.of(broker)).all()).get(broker)
-                .get("log.retention.ms").value()));
+        until("the cluster's default counts",
+            () -> "7000".equals(shown(broker).get("log.retention.ms").value()));
         alter(all, op("log.retention.ms", "", OpType.DELETE));
     }
 
@@ -766,8 +764,8 @@ public class ClientChecks {
         admin.incrementalAlterConfigs(Map.of(resource, List.of(changes))).all().get();
     }
 
-    private static Config shown(ConfigResource resource) throws Exception {
-        return admin.describeConfigs(List.of(resource)).all().get().get(resource);
+    private static Config shown(ConfigResource resource) {
+        return get(admin.describeConfigs(List.of(resource)).all()).get(resource);
     }
 
     private static List<String> values(List<ConsumerRecord<String, String>> records) {
