@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
+from sexton.audit import settling
 from sexton.base.errors import ConfigError, Refused
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
@@ -329,6 +331,28 @@ def test_keys_that_nobody_looked_at_are_not_thrown_away(
     code, told = run(topics["many"], "--yes", "--keep-copy", str(tmp_path / "wrong"))
     assert code == 0, told
     assert not list(audit(cluster, topics["many"]).findings)
+
+
+def test_replicas_are_not_said_to_agree_in_what_nobody_looked_at(
+    cluster: EmbeddedCluster, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition in which more transactions were aborted than are compared one by one."""
+    cluster.create_topic("aborted", 1, {"cleanup.policy": "compact"})
+    servers = cluster.bootstrap_servers
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": "aborts"})
+    producer.init_transactions(30)
+    for _ in range(2):
+        producer.begin_transaction()
+        producer.produce("aborted", b"value", b"key")
+        producer.flush(30)
+        producer.abort_transaction(30)
+    assert run("aborted", "--yes")[0] == 0
+    monkeypatch.setattr(settling, "MOST_SPANS", 1)
+    code, told = run("aborted", "--yes")
+    assert code == 3 and not told["findings"]
+    (part,) = told["incomplete"]
+    assert part["subject"] == "aborted-0"
+    assert part["why"].startswith("1 more keys, transactions or stretches may differ")
 
 
 def test_what_another_round_throws_away_is_kept_as_well(

@@ -24,8 +24,6 @@ from sexton.report.audit_words import key_text, many, verdict_sentence
 from sexton.report.quantities import moment
 from sexton.survey.survey import PartitionSurvey, Survey
 
-MAY_DIFFER = "may differ: they were not looked at one by one"
-
 
 def page_of(
     survey: Survey, request: Request, findings: Sequence[AuditFinding], known: int
@@ -71,10 +69,7 @@ def _unread(survey: Survey, request: Request, places: Mapping[int, str]) -> Iter
     for at, node, why in survey.unread:
         yield Unread(f"{at} in {places[node]}" if places else f"{at} on broker {node}", why, at)
     for each in survey.partitions:
-        if each.not_judged:
-            why = f"{each.not_judged:,} more keys, transactions or stretches {MAY_DIFFER}"
-            yield Unread(str(each.partition), why, each.partition, keys_only=True)
-        for why in each.undecided:
+        for why in each.doubts:
             yield Unread(str(each.partition), why, each.partition, keys_only=True)
     for topic, why in survey.hidden.items():
         yield Unread(f"the topic {topic}", why, TopicPartition(topic, 0))

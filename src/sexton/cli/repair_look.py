@@ -31,7 +31,8 @@ class Looked:
     judged: Sequence[Judged]
     findings: Sequence[AuditFinding] = ()
     unread: Sequence[tuple[TopicPartition, int, str]] = ()
-    unjudged: Mapping[TopicPartition, int] = field(default_factory=dict)  # more that differ
+    unjudged: Mapping[TopicPartition, int] = field(default_factory=dict)  # more that may differ
+    doubts: Sequence[tuple[TopicPartition, str]] = ()  # why one is not known to be well, a clause
     alone: bool = False  # there is one replica of each partition
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)  # compared up to there
     behind: Sequence[tuple[TopicPartition, int]] = ()  # out of sync: compared in part
@@ -74,6 +75,7 @@ async def audited(request: Request, out: Output, only: Sequence[TopicPartition])
         found,
         list(survey.unread),
         {each.partition: each.not_judged for each in survey.partitions if each.not_judged},
+        [(each.partition, why) for each in survey.partitions for why in each.doubts],
         all(len(each.plan.places) < 2 for each in survey.partitions),
         {
             each.partition: min((group.scope.end for group in each.plan.groups), default=0)

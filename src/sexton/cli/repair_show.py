@@ -77,9 +77,10 @@ def show_left(plans: Sequence[Plan], looked: Looked, request: Request, out: Outp
             advice = f"{hint[:1].upper()}{hint[1:]}."
             out.finding(Finding("not-repaired", "error", where, f"{why}.", {}, advice))
     out.incomplete_parts((f"{at} on broker {node}", why) for at, node, why in looked.unread)
+    out.incomplete_parts((str(at), why) for at, why in looked.doubts)
     if looked.alone:
         out.say(f"There is one replica of {request}: nothing to compare it with.")
-    elif not plans and not looked.unread and not looked.chosen:
+    elif not plans and looked.agrees and not looked.chosen:
         out.say(f"The replicas of {request} agree.")
 
 

@@ -29,6 +29,7 @@ PLAIN = "PLAIN"
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = (PLAIN, *HASHES)
 OAUTHBEARER = "OAUTHBEARER"
+AWS_MSK_IAM = "AWS_MSK_IAM"  # Amazon's own, for Java; other clients send its signature as a token
 LEAST_ITERATIONS, MOST_ITERATIONS = 4_096, 1 << 20
 _MOST_DIGITS = len(str(MOST_ITERATIONS))  # Python refuses to read thousands of them
 _WITH_TOKENS_IN_REQUESTS = range(1, 1 << 15)  # of SaslHandshake; after v0 they come bare
@@ -44,9 +45,7 @@ class Login:
 
     def __post_init__(self) -> None:
         if self.mechanism not in MECHANISMS:
-            hint = f"choose among {', '.join(MECHANISMS)} and {OAUTHBEARER}"
-            why = f"{self.mechanism} is not known" if self.mechanism else "is not given"
-            raise ConfigError("sasl.mechanism", why, hint)
+            raise not_spoken(self.mechanism)
 
     async def __call__(self, connection: Connection) -> None:
         """What `ClientConfig.authenticate` wants."""
@@ -57,6 +56,17 @@ class Login:
         if self.mechanism == PLAIN:
             return _plain(self.user, self.password)
         return _scram(HASHES[self.mechanism], self.user, self.password, peer)
+
+
+def not_spoken(mechanism: str) -> ConfigError:
+    hint = f"choose among {', '.join(MECHANISMS)} and {OAUTHBEARER}"
+    if mechanism == AWS_MSK_IAM:
+        hint = (
+            f"the same port takes {OAUTHBEARER} with a token of aws-msk-iam-sasl-signer: keep a "
+            "fresh one in a file, and name it as sasl.oauthbearer.token.endpoint.url=file:///..."
+        )
+    why = f"{mechanism} is not known" if mechanism else "is not given"
+    return ConfigError("sasl.mechanism", why, hint)
 
 
 @dataclass(frozen=True, slots=True)

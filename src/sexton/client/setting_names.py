@@ -2,6 +2,7 @@
 
     used          how to reach a cluster: what `settings` makes a `ClientConfig` of
     passed over   all else that a client of Kafka knows, Java's or librdkafka: batches, groups ...
+                  and how a JVM goes about what is done here in another way, no less strictly
     unknown       a slip of the pen, or meant for somebody else who reads the same file
 
 Somebody who types an unknown one means it, and is told. A file was written for other programs as
@@ -14,10 +15,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from functools import cache
 
 from sexton.base.errors import ConfigError
 
-SECURITY = ("security.", "ssl.", "sasl.", "enable.ssl.")  # of these `settings` takes no other
+# What begins so is used, passed over by name, or refused.
+SECURITY = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
 OF_SECURITY = frozenset({
     "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password",
     "sasl.jaas.config", "ssl.truststore.location", "ssl.truststore.type",
@@ -25,6 +28,7 @@ OF_SECURITY = frozenset({
     "ssl.keystore.type", "ssl.certificate.location", "ssl.key.location", "ssl.key.password",
     "ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification",
     "sasl.oauthbearer.token", "sasl.oauthbearer.token.endpoint.url",
+    "sasl.login.callback.handler.class", "ssl.protocol", "ssl.enabled.protocols",
 })  # fmt: skip
 USED = OF_SECURITY | {
     "bootstrap.servers", "metadata.broker.list", "client.id", "request.timeout.ms",
@@ -74,6 +78,18 @@ PASSED_OVER = frozenset({
     "transaction.two.phase.commit.enable", "transactional.id", "value.deserializer",
     "value.serializer",
 })  # fmt: skip
+# Which of its parts a JVM takes for TLS, when it fetches a new token, and what only GSSAPI needs,
+# which is refused as a mechanism: whoever passes these over is let in by nobody who would not be.
+OF_A_JVM = frozenset({
+    "sasl.kerberos.keytab", "sasl.kerberos.kinit.cmd", "sasl.kerberos.min.time.before.relogin",
+    "sasl.kerberos.principal", "sasl.kerberos.service.name", "sasl.kerberos.ticket.renew.jitter",
+    "sasl.kerberos.ticket.renew.window.factor", "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms", "sasl.login.refresh.buffer.seconds",
+    "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.window.factor",
+    "sasl.login.refresh.window.jitter", "sasl.login.retry.backoff.max.ms",
+    "sasl.login.retry.backoff.ms", "security.providers", "ssl.keymanager.algorithm",
+    "ssl.provider", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm",
+})  # fmt: skip
 # Java's own stores have a password where PEM has none: that is how they are met most.
 OF_A_STORE = {
     "ssl.truststore.password": "keytool -list -rfc -keystore store.jks > store.pem",
@@ -109,12 +125,14 @@ def unknown_in_file(names: Iterable[str], path: str) -> list[str]:
 
 def must_count(name: str) -> None:
     """ConfigError for one that says how to reach a cluster, and would be passed over."""
-    if name in USED:
+    if name in USED or name in PASSED_OVER or name in OF_A_JVM:
         return
     if name in OF_A_STORE:
         hint = f"convert it, and name the new file without a password: {OF_A_STORE[name]}"
         raise ConfigError(name, "is of a JKS or PKCS12 store; only PEM is read", hint)
-    near = None if name in PASSED_OVER else _slip(name)
+    if name.startswith(SECURITY) and name.endswith(".class"):
+        raise ConfigError(name, "is a class of Java's, and none is run here", _LISTED)
+    near = _slip(name)
     if near or name.startswith(SECURITY):
         every = f"known: {', '.join(sorted(OF_SECURITY))}"
         raise ConfigError(name, "is not understood", near or every)
@@ -124,9 +142,12 @@ def _is_known(name: str) -> bool:
     return name in USED or name in PASSED_OVER or name.startswith(SECURITY)
 
 
+@cache
 def _slip(name: str) -> str | None:
-    """What was meant instead, if that is one that counts."""
-    if not name.startswith(OF_SPARK) and any(name.endswith(f".{each}") for each in USED):
+    """What was meant instead, if that is one that counts. (Clients are made often.)"""
+    if name.startswith(OF_SPARK) and name.removeprefix(OF_SPARK) in USED:
+        return f"did you mean {name.removeprefix(OF_SPARK)}?"
+    if any(name.endswith(f".{each}") for each in USED):
         return None
     return _near(name, USED, NEAR)
 

@@ -19,22 +19,37 @@ from urllib.parse import unquote, urlsplit
 
 from sexton.base.errors import ConfigError
 from sexton.client.connection import ClientConfig
-from sexton.client.login import OAUTHBEARER, BearerLogin, Login
-from sexton.client.setting_names import must_count
+from sexton.client.login import MECHANISMS, OAUTHBEARER, BearerLogin, Login, not_spoken
+from sexton.client.setting_names import USED, must_count
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_JAAS = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+# An option as Kafka reads it: in quotes of either kind, or a word.
+_JAAS = re.compile(
+    r"""([^\s=;"']+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
+)
+HANDLER = "sasl.login.callback.handler.class"
+# Reads the token where sasl.oauthbearer.token.endpoint.url says, as is done here.
+_HANDLERS = tuple(
+    f"org.apache.kafka.common.security.oauthbearer.{package}OAuthBearerLoginCallbackHandler"
+    for package in ("", "secured.")
+)
+_TLS_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_OF_VERSIONS = ("ssl.enabled.protocols", "ssl.protocol")
+_ANY_TLS = ("", "TLS", "SSL")
 
 
 def client_config(settings: Mapping[str, str], base: ClientConfig | None = None) -> ClientConfig:
     """How to talk to the brokers that these settings are for."""
     config = base or ClientConfig()
+    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
+    if protocol.startswith("SASL"):
+        _check_mechanism(settings)  # if nothing can come of it, that is why
     for name in settings:
         must_count(name)
-    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         hint = f"choose among {', '.join(_PROTOCOLS)}"
         raise ConfigError("security.protocol", f"is {protocol!r}", hint)
+    _check_given(settings)
     return replace(
         config,
         client_id=settings.get("client.id", config.client_id),
@@ -51,20 +66,43 @@ def _ms(settings: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
+def _check_given(settings: Mapping[str, str]) -> None:
+    """Java would ask a config provider for what stands as ${file:/secrets:password}."""
+    providers = [each.strip() for each in settings.get("config.providers", "").split(",")]
+    for name in sorted(USED & settings.keys()):
+        if any(each and f"${{{each}:" in settings[name] for each in providers):
+            why = "is to come from a config provider, and none is asked here"
+            raise ConfigError(name, why, "give the value itself")
+
+
 # ── who we are ──
 
 
+def _mechanism(settings: Mapping[str, str]) -> str:
+    named = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or ""
+    return named.strip().upper()
+
+
+def _check_mechanism(settings: Mapping[str, str]) -> None:
+    mechanism = _mechanism(settings)
+    if mechanism and mechanism not in (*MECHANISMS, OAUTHBEARER):
+        raise not_spoken(mechanism)
+
+
 def _login(settings: Mapping[str, str]) -> Login | BearerLogin:
-    mechanism = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or ""
-    if mechanism.strip().upper() == OAUTHBEARER:
+    mechanism, handler = _mechanism(settings), settings.get(HANDLER, "").strip()
+    if handler and not (mechanism == OAUTHBEARER and handler in _HANDLERS):
+        hint = "give sasl.username and sasl.password, or for OAUTHBEARER a token"
+        raise ConfigError(HANDLER, f"{handler} is a class of Java's, and none is run here", hint)
+    if mechanism == OAUTHBEARER:
         return _bearer(settings)
     in_jaas = {
-        name: re.sub(r"\\(.)", r"\1", value)
-        for name, value in _JAAS.findall(settings.get("sasl.jaas.config", ""))
+        name: bare or re.sub(r"\\(.)", r"\1", double or single)
+        for name, double, single, bare in _JAAS.findall(settings.get("sasl.jaas.config", ""))
     }
     user = settings.get("sasl.username", in_jaas.get("username"))
     password = settings.get("sasl.password", in_jaas.get("password"))
-    login = Login(mechanism.strip().upper(), user or "", password or "")
+    login = Login(mechanism, user or "", password or "")
     if not user or password is None:
         hint = 'as in -X sasl.username=alice, or sasl.jaas.config=... username="alice" password=...'
         raise ConfigError("sasl.username, sasl.password", "are not both given", hint)
@@ -116,8 +154,28 @@ def _tls(settings: Mapping[str, str]) -> ssl.SSLContext:
     if settings.get("enable.ssl.certificate.verification", "true").lower() == "false":
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    _limit_versions(context, settings)
     _own_certificate(context, settings)
     return context
+
+
+def _limit_versions(context: ssl.SSLContext, settings: Mapping[str, str]) -> None:
+    """As in Java: one is a list of those that are taken, the other the highest, if it names one."""
+    enabled, highest = (settings.get(name, "").strip() for name in _OF_VERSIONS)
+    spoken = dict(_TLS_VERSIONS)
+    if enabled:
+        listed = [each.strip() for each in enabled.split(",")]
+        spoken = {word: version for word, version in spoken.items() if word in listed}
+    if highest not in _ANY_TLS:
+        up_to = _TLS_VERSIONS.get(highest, ssl.TLSVersion.MINIMUM_SUPPORTED)
+        spoken = {word: version for word, version in spoken.items() if version <= up_to}
+    if not spoken:
+        hint = f"choose among {', '.join(_TLS_VERSIONS)}"
+        raise ConfigError(", ".join(_OF_VERSIONS), "leave no version that is spoken here", hint)
+    if enabled:
+        context.minimum_version = min(spoken.values())
+    if enabled or highest not in _ANY_TLS:
+        context.maximum_version = max(spoken.values())
 
 
 def _own_certificate(context: ssl.SSLContext, settings: Mapping[str, str]) -> None:

@@ -27,7 +27,7 @@ from sexton.client.transactions import Transactions, longest_transaction_ms, tra
 from sexton.survey.evidence import Bench, bench
 from sexton.survey.rounds import Case
 
-PATIENCE_S = 10.0  # with a replica that lags; it is judged by what it says then
+PATIENCE_S = 10.0  # with a broker that lags; it is judged by what it says then
 PAUSE_S = 0.1
 LONG_MS = 60_000  # Kafka's default of `transaction.timeout.ms`
 AROUND = 16  # offsets after the start of an open transaction that people are shown
@@ -42,10 +42,11 @@ async def judge_opened(client: Client, cases: list[Case]) -> None:
     told = await transactions(client, producers)
     unsure = await _unsure(client, told, producers)
     longest_ms = await longest_transaction_ms(client)
+    late: set[int] = set()  # brokers that were waited for in vain, once for all their partitions
     for case in odd:
         first = list(case.furthest().values())
         async with bench(case.plan) as at:
-            second = await _second_look(at, case, first)
+            second = await _second_look(at, case, first, late)
             starts = [each.start_offset for facts in second for each in facts.open]
             if not starts:
                 continue
@@ -146,7 +147,9 @@ def _is_at_it(told: Transactions, case: Case, producer: int) -> bool:
     return each is not None and each.is_open and case.plan.partition in each.partitions
 
 
-async def _second_look(at: Bench, case: Case, first: list[ReplicaFacts]) -> list[ReplicaFacts]:
+async def _second_look(
+    at: Bench, case: Case, first: list[ReplicaFacts], late: set[int]
+) -> list[ReplicaFacts]:
     """Each replica once more, when it has got as far as all were."""
     far = max(facts.high_watermark for facts in first)
     patience = time.monotonic() + PATIENCE_S
@@ -157,9 +160,11 @@ async def _second_look(at: Bench, case: Case, first: list[ReplicaFacts]) -> list
             continue
         try:
             stands = await reader.offsets()
-            while stands.high_watermark < far and time.monotonic() < patience:
+            while stands.high_watermark < far and facts.node not in late:
                 await asyncio.sleep(PAUSE_S)
                 stands = await reader.offsets()
+                if time.monotonic() >= patience:
+                    late.add(facts.node)
             opened = await reader.open_transactions()
         except SextonError as error:
             case.unread[facts.node] = f"{error.subject}: {error.why}"

@@ -76,6 +76,14 @@ class PartitionSurvey:
     def partition(self) -> TopicPartition:
         return self.plan.partition
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why it is not known to be well, though all that were asked have answered; clauses."""
+        if not self.not_judged:
+            return self.undecided
+        more = f"{self.not_judged:,} more keys, transactions or stretches"
+        return (f"{more} may differ: they were not looked at one by one", *self.undecided)
+
 
 @dataclass(frozen=True, slots=True)
 class Survey:

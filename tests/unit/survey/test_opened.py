@@ -110,6 +110,36 @@ def test_a_coordinator_that_may_have_been_replaced_does_not_say_that_it_hangs(
     assert [each.code for each in case.findings] == ["hanging-transaction"] * complete
 
 
+@pytest.mark.usefixtures("coordinator")
+def test_a_broker_that_lags_is_waited_for_once_not_in_each_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Hundreds of partitions of a replica that is far behind would take an hour."""
+    looks: list[TopicPartition] = []
+
+    class Behind(StillOpen):
+        def __init__(self, partition: TopicPartition) -> None:
+            self.partition = partition
+
+        async def offsets(self) -> ReplicaOffsets:
+            looks.append(self.partition)
+            return replace(STANDS, high_watermark=49)
+
+    @asynccontextmanager
+    async def one_lags(plan: PartitionPlan) -> AsyncIterator[TwoReaders]:
+        found = TwoReaders()
+        found.readers = {1: StillOpen(), 2: Behind(plan.partition)}
+        yield found
+
+    monkeypatch.setattr(opened, "bench", one_lags)
+    monkeypatch.setattr(opened, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(opened, "PAUSE_S", 0.01)
+    cases = [case_of(LEFT), case_of(RIGHT)]
+    asyncio.run(opened.judge_opened(cast("Client", None), cases))
+    assert looks.count(LEFT) > 1 and looks.count(RIGHT) == 1
+    assert [each.code for each in cases[1].findings] == ["hanging-transaction"]
+
+
 # ── nobody tells us of it ──
 
 MONTH_MS = 30 * 24 * 3_600_000
