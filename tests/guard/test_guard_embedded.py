@@ -138,6 +138,59 @@ def test_by_hand_and_back(run_sexton: RunSexton, orders: EmbeddedCluster) -> Non
     assert options_of(orders.bootstrap_servers, "orders") == before
 
 
+def test_of_what_is_not_held_it_is_said_that_there_was_nothing_to_set_back(
+    run_sexton: RunSexton, orders: EmbeddedCluster
+) -> None:
+    reach = ("-b", orders.bootstrap_servers)
+
+    def told(*words: str) -> str:
+        answer = run_sexton("guard", "thaw", *words, *reach)
+        assert answer.code == 0, answer.stderr
+        return answer.stdout
+
+    nothing = ": there was nothing to set back.\n"
+    assert f"events is not held{nothing}" in told("events")
+    assert f"events, orders are not held{nothing}" in told("orders", "events")
+    assert f"no topic is held{nothing}" in told("--all")
+    assert run_sexton("guard", "freeze", "orders", *reach).code == 0
+    assert f"\nevents is not held{nothing}" in told("orders", "events")
+
+
+def test_all_are_those_that_can_be_frozen(run_sexton: RunSexton, orders: EmbeddedCluster) -> None:
+    """A topic with one replica is no reason to call it incomplete."""
+    servers = orders.bootstrap_servers
+    frozen = run_sexton("guard", "freeze", "--all", "-b", servers, "--format", "json")
+    assert frozen.code == 0, frozen.stderr
+    states = {row["topic"]: row["state"] for row in frozen.json["topics"]}
+    assert (states["orders"], states["alone"]) == ("frozen", "free")
+    assert options_of(servers, "orders")[MIN_LAG].own == FOREVER
+
+
+def test_what_somebody_unfroze_is_frozen_again_by_hand(
+    run_sexton: RunSexton, orders: EmbeddedCluster
+) -> None:
+    """As the runbook says of guard-drift."""
+    servers = orders.bootstrap_servers
+    assert run_sexton("guard", "freeze", "orders", "-b", servers).code == 0
+    orders.alter_topic("orders", {MIN_LAG: 5})
+    again = run_sexton("guard", "freeze", "orders", "-b", servers)
+    assert again.code == 0, again.stderr
+    assert options_of(servers, "orders")[MIN_LAG].own == FOREVER
+
+
+def test_maintenance_does_not_call_frozen_what_somebody_unfroze(
+    run_sexton: RunSexton, orders: EmbeddedCluster
+) -> None:
+    servers = orders.bootstrap_servers
+    assert run_sexton("guard", "freeze", "orders", "-b", servers).code == 0
+    orders.alter_topic("orders", {MIN_LAG: 5})
+    begun = run_sexton("guard", "maintenance", "--for", "2h", "-b", servers, "--format", "json")
+    (row,) = [row for row in begun.json["topics"] if row["topic"] == "orders"]
+    is_frozen = options_of(servers, "orders")[MIN_LAG].own == FOREVER
+    assert is_frozen == (row["state"] == "frozen")
+    assert is_frozen or begun.code != 0, "brokers would be restarted now"
+
+
 def test_what_was_not_set_back_is_not_said_to_be(
     run_sexton: RunSexton, orders: EmbeddedCluster
 ) -> None:
@@ -171,6 +224,7 @@ def test_what_makes_no_sense_is_refused(run_sexton: RunSexton, orders: EmbeddedC
     assert run_sexton("guard", "freeze", *reach).code == 2
     assert run_sexton("guard", "maintenance", *reach).code == 2
     assert run_sexton("guard", "maintenance", "--for", "soon", *reach).code == 2
+    assert run_sexton("guard", "maintenance", "--for", "0s", *reach).code == 2
     assert run_sexton("guard", "panic", "--off", *reach).code == 2
     assert run_sexton("guard", "thaw", "nope", *reach).code == 2
     assert run_sexton("guard", "thaw", "orders", "nope", "--audited", *reach).code == 2

@@ -135,11 +135,35 @@ def test_of_a_topic_that_is_deleted_nothing_stays_on_brokers(
 ) -> None:
     file.write(begun(cluster, "deleted", THROTTLED, topic_id=OTHER))
     code, told = run("deleted", "--dry-run")
-    assert code == 2 and not changed and file.path.exists()
+    assert code == 0 and not changed and file.path.exists()
     code, told = run("deleted")
-    assert code == 2 and "no such topic" in told["error"]["why"]
+    assert code == 0, told
     assert changed == [((BROKER, "1"), [(RATE, None)])]
     assert not file.path.exists()
+    code, told = run("deleted")
+    assert code == 2 and "no such topic" in told["error"]["why"]
+
+
+def test_notes_of_another_repair_are_not_gone_on_with(
+    cluster: EmbeddedCluster, run: Run, file: NotesFile, changed: Changed
+) -> None:
+    """The topic that is named would be audited, and that of the notes set free without."""
+    frozen = {"cleanup.policy": "compact", MIN_LAG: FOREVER}
+    cluster.create_topic("begun", [[1, 2]], frozen)
+    cluster.create_topic("named", [[1, 2]], {"cleanup.policy": "compact"})
+    notes = begun(cluster, "begun", Held(TOPIC, "begun", MIN_LAG, "7", FOREVER))
+    file.write(notes)
+    for more in ([], ["--dry-run"]):
+        code, told = run("named", *more)
+        assert code == 2
+        assert told["error"]["why"] == "has the notes of a repair of begun"
+        assert "`sexton repair begun`" in told["error"]["hint"]
+    assert own_lag(cluster, "begun") == FOREVER and file.read() == notes
+    file.write(replace(notes, cluster_id="elsewhere"))
+    code, told = run("begun")
+    assert code == 2 and "in the cluster elsewhere, not" in told["error"]["why"]
+    assert "-b" in told["error"]["hint"]
+    assert not changed
 
 
 def test_the_next_repair_of_another_topic_tells_of_it(

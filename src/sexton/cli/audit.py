@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typer
+
 from sexton.base.errors import ConfigError
 from sexton.cli.audit_options import (
     AllCompactedOption,
@@ -30,6 +32,7 @@ from sexton.cli.options import (
     IntervalOption,
     SettingsOption,
     client_settings,
+    refuse_interval,
 )
 from sexton.cli.writers import Format
 
@@ -56,6 +59,7 @@ EXIT_CODES = (
 
 
 def command(
+    context: typer.Context,
     what: WhatArgument = None,
     bootstrap: BootstrapOption = None,
     topic: TopicOption = None,
@@ -90,7 +94,10 @@ def command(
     from sexton.cli.audit_run import Request, run_audit
 
     if metrics_port is not None and not watch:
-        raise ConfigError("--metrics-port", "there are metrics only with --watch")
+        hint = "add --watch, or leave it out"
+        raise ConfigError("--metrics-port", "there are metrics only with --watch", hint)
+    if not watch:
+        refuse_interval(context, "--watch")
     if path and (bootstrap or settings or command_config or data):
         why = "does not go with --path: no broker is asked"
         raise ConfigError("-b, -X, --command-config, --data", why, "audit the one, then the other")

@@ -22,7 +22,7 @@ from sexton.cli.cluster_reach import (
     interval_s,
 )
 from sexton.cli.live import View, watch
-from sexton.cli.options import FormatOption, IntervalOption
+from sexton.cli.options import FormatOption, IntervalOption, refuse_interval
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.report.tables import Cell, Column, Row, number
@@ -52,6 +52,7 @@ _LEAST = ("size_bytes", "log_start", "leader_epoch", "last_stable", "role", "log
 
 
 def command(
+    context: typer.Context,
     topics: TopicArguments = None,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
@@ -72,8 +73,11 @@ def command(
     """
     reach = Reach(bootstrap, settings, command_config, data)
     if watching:
-        watch(lambda: _view(_rows(_look(reach, topics, internal, None))), interval_s(interval))
+        watch(
+            lambda: _view(_rows(_look(reach, topics, internal, None))), interval_s(interval), format
+        )
         return
+    refuse_interval(context, "--watch")
     with Output("cluster offsets", format) as out:
         found = _look(reach, topics, internal, out)
         out.rows("replicas", REPLICAS, _rows(found))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import typer
+
 from sexton.base.errors import Refused
 from sexton.cli.cluster_reach import (
     INTERVAL,
@@ -18,7 +20,7 @@ from sexton.cli.cluster_reach import (
     interval_s,
 )
 from sexton.cli.live import View, watch
-from sexton.cli.options import BOOTSTRAP_SERVERS, FormatOption, IntervalOption
+from sexton.cli.options import BOOTSTRAP_SERVERS, FormatOption, IntervalOption, refuse_interval
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.report.tables import Cell, Column, Row, number
@@ -41,6 +43,7 @@ _LEAST = ("connections", "size_bytes", "port", "host", "active")
 
 
 def command(
+    context: typer.Context,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
@@ -55,8 +58,9 @@ def command(
     """
     reach = Reach(bootstrap, settings, command_config, data)
     if watching:
-        watch(lambda: _view(_look(reach)), interval_s(interval))
+        watch(lambda: _view(_look(reach)), interval_s(interval), format)
         return
+    refuse_interval(context, "--watch")
     with Output("cluster status", format) as out:
         status = _look(reach)
         out.rows("brokers", BROKERS, _rows(status))

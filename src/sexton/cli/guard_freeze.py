@@ -57,21 +57,23 @@ def command(
     with Output("guard freeze", format) as out:
         config = replace(config_of(reapply=True), only=only, durable_hold=True)
 
-        async def freeze(daemon: Daemon) -> Status:
-            await hold(daemon, only)
-            return await done(daemon)
+        async def freeze(daemon: Daemon) -> tuple[Status, set[str]]:
+            held = await hold(daemon, only)
+            return await done(daemon), held
 
-        status = with_daemon(reach, config, memory_topic, freeze)
+        status, held = with_daemon(reach, config, memory_topic, freeze)
         show(out, status)
         for topic in status.topics:
-            if topic.state not in ("frozen", "not compacted"):
+            if topic.topic in held and topic.state not in ("frozen", "not compacted"):
                 out.incomplete(topic.topic, f"is {topic.state}")
 
 
-async def hold(daemon: Daemon, only: frozenset[str] | None) -> None:
-    """Notes that these are to be frozen."""
+async def hold(daemon: Daemon, only: frozenset[str] | None) -> set[str]:
+    """Notes that these are to be frozen; gives their names: with --all those that can be."""
     from sexton.machines.guard_notes import Hold
 
+    if only is None:  # no name can be wrong, and the notes are in a compacted topic as well
+        await daemon.memory.ensure()
     await daemon.round_of_looking()
     watched = daemon.guard.topics
     for name in sorted(only or ()):
@@ -89,3 +91,4 @@ async def hold(daemon: Daemon, only: frozenset[str] | None) -> None:
     ]
     await daemon.memory.ensure()
     await daemon.memory.remember(holds)
+    return {each.topic for each in holds}

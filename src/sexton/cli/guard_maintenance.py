@@ -15,13 +15,13 @@ from sexton.cli.cluster_reach import (
     Reach,
     SettingsOption,
 )
-from sexton.cli.durations import milliseconds
 from sexton.cli.guard_reach import (
     DEFAULT_MEMORY,
     MemoryOption,
     config_of,
     done,
     looked,
+    more_than_none,
     show,
     tell_unfinished,
     with_daemon,
@@ -38,6 +38,7 @@ EXAMPLES = (
     ("Before a rolling restart", "sexton guard maintenance --for 2h -b kafka:9092"),
     ("When it went faster", "sexton guard maintenance --off -b kafka:9092"),
 )
+_NOT_FROZEN = ("freezing", "thawing", "unfrozen")  # though it should be: a restart has to wait
 
 
 def command(
@@ -59,10 +60,10 @@ def command(
     """
     if (duration is None) == (not off):
         raise ConfigError("--for or --off", "say for how long, or end it", "as in --for 2h")
-    lasts_ms = 0 if duration is None else milliseconds(duration, "--for")
+    lasts_ms = 0 if duration is None else more_than_none(duration, "--for", "2h")
     reach = Reach(bootstrap, settings, command_config, data)
     with Output("guard maintenance", format) as out:
-        config = replace(config_of(hold="0s"), durable_hold=True)
+        config = replace(config_of(hold="0s", reapply=not off), durable_hold=True)
 
         async def order(daemon: Daemon) -> Status:
             from sexton.machines.guard_notes import Maintenance
@@ -78,3 +79,7 @@ def command(
         show(out, status)
         if off:
             tell_unfinished(out, status)
+            return
+        for topic in status.topics:
+            if topic.state in _NOT_FROZEN:
+                out.incomplete(topic.topic, f"is {topic.state}")

@@ -82,8 +82,8 @@ def config_of(
     interval: str = "5s", hold: str = "60s", timeout: str = "10s", *, reapply: bool = False,
     thaw_in_doubt: bool = False,
 ) -> GuardConfig:  # fmt: skip
-    interval_ms = _more_than_none(interval, "--interval")
-    timeout_ms = _more_than_none(timeout, "--request-timeout")
+    interval_ms = more_than_none(interval, "--interval")
+    timeout_ms = more_than_none(timeout, "--request-timeout")
     config = GuardConfig(
         interval_ms=interval_ms,
         request_timeout_ms=timeout_ms,
@@ -95,10 +95,10 @@ def config_of(
     return replace(config, blind_ms=max(config.blind_ms, config.reaction_ms))
 
 
-def _more_than_none(span: str, option: str) -> int:
+def more_than_none(span: str, option: str, example: str = "5s") -> int:
     found = milliseconds(span, option)
     if not found:
-        raise ConfigError(f"{option} {span}", "is no time at all", "as in 5s")
+        raise ConfigError(f"{option} {span}", "is no time at all", f"as in {example}")
     return found
 
 

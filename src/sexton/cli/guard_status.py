@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+import typer
+
 from sexton.cli.cluster_reach import (
     BootstrapOption,
     CommandConfigOption,
@@ -24,7 +26,7 @@ from sexton.cli.guard_reach import (
     with_daemon,
 )
 from sexton.cli.live import watch
-from sexton.cli.options import FormatOption, IntervalOption
+from sexton.cli.options import FormatOption, IntervalOption, refuse_interval
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
 
@@ -37,6 +39,7 @@ INTERVAL = "2s"  # a look takes about one: it makes sure of what it sees
 
 
 def command(
+    context: typer.Context,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
     command_config: CommandConfigOption = None,
@@ -54,7 +57,8 @@ def command(
     config = replace(config_of(), durable_hold=True)
     if watching:
         look = partial(with_daemon, reach, config, memory_topic, looked)
-        watch(lambda: view_of(look()), interval_s(interval))
+        watch(lambda: view_of(look()), interval_s(interval), format)
         return
+    refuse_interval(context, "--watch")
     with Output("guard status", format) as out:
         show(out, with_daemon(reach, config, memory_topic, looked))

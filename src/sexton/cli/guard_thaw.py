@@ -77,24 +77,36 @@ def command(
             config_of(hold="0s"), only=only, durable_hold=True, force=force, thaw_in_doubt=force
         )
 
-        async def thaw(daemon: Daemon) -> Status:
-            await release(daemon, only, audited=audited)
+        async def thaw(daemon: Daemon) -> tuple[Status, set[str]]:
+            held = await release(daemon, only, audited=audited)
             if not await daemon.memory.exists():
-                return await looked(daemon)  # nobody has ever frozen anything
-            return await done(daemon)
+                return await looked(daemon), held  # nobody has ever frozen anything
+            return await done(daemon), held
 
         from sexton.guard.status import why_held
 
-        status = with_daemon(reach, config, memory_topic, thaw)
+        status, held = with_daemon(reach, config, memory_topic, thaw)
         show(out, status)
+        _tell_what_was_free(out, only, held)
         tell_unfinished(out, status)
         for topic in status.topics:
             if topic.state in ("frozen", "freezing"):
                 out.incomplete(topic.topic, f"stays frozen: {'; '.join(why_held(status, topic))}")
 
 
-async def release(daemon: Daemon, only: frozenset[str] | None, *, audited: bool) -> None:
-    """Takes back what was asked for by hand."""
+def _tell_what_was_free(out: Output, only: frozenset[str] | None, held: set[str]) -> None:
+    """Nothing was to be done there, which looks the same as that it was done."""
+    if only is None:
+        free, who = "" if held else "no topic", "is held"
+    else:
+        names = sorted(only - held)
+        free, who = ", ".join(names), "is not held" if len(names) == 1 else "are not held"
+    if free:
+        out.say(f"{free} {who}: there was nothing to set back.")
+
+
+async def release(daemon: Daemon, only: frozenset[str] | None, *, audited: bool) -> set[str]:
+    """Takes back what was asked for by hand; gives the topics that were held, by whomever."""
     from sexton.machines.guard_notes import Audited, Hold, Maintenance
 
     await daemon.round_of_looking()
@@ -116,3 +128,5 @@ async def release(daemon: Daemon, only: frozenset[str] | None, *, audited: bool)
             if only is None or entry.note.topic in only
         ]
     await daemon.memory.remember(sayings)
+    by_hand = {name for name, hold in memory.holds.items() if hold.held}
+    return by_hand | {entry.note.topic for entry in memory.all_in_force()}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from sexton.base.errors import ConfigError, SextonError
 from sexton.cli.failures import is_lively
+from sexton.cli.writers import Format
 from sexton.report.tables import (
     GAP,
     Cell,
@@ -61,30 +62,55 @@ class View:
         return left, widths
 
 
-def watch(look: Callable[[], View], interval_s: float) -> None:
+def watch(look: Callable[[], View], interval_s: float, chosen: Format = Format.table) -> None:
     """Shows what `look` sees, again and again, until Ctrl-C."""
-    if not is_lively(sys.stdout):
-        hint = "without --watch it prints once, into anything"
-        raise ConfigError("--watch", "needs a terminal to move on", hint)
+    _check_screen(chosen)
     from rich.live import Live
 
     memory = Memory()
     try:
+        seen = _first(look)
         with Live(screen=True, auto_refresh=False) as live:
             while True:
-                live.update(_seen(look, memory, live.console.size), refresh=True)
+                live.update(_shown(seen, memory, live.console.size), refresh=True)
                 time.sleep(interval_s)
+                seen = _seen(look)
     except KeyboardInterrupt:
         return
 
 
-def _seen(look: Callable[[], View], memory: Memory, size: ConsoleDimensions) -> RenderableType:
+def _check_screen(chosen: Format) -> None:
+    """Can anything move there, and is it for people?"""
+    hint = "without --watch it prints once, into anything"
+    if chosen is not Format.table:
+        raise ConfigError(f"--format {chosen.value}", "does not go with --watch", hint)
+    if not sys.stdout.isatty():
+        raise ConfigError("--watch", "needs a terminal to move on", hint)
+    if not is_lively(sys.stdout):
+        raise ConfigError("--watch", "nothing moves with NO_COLOR, or with TERM=dumb", hint)
+
+
+def _first(look: Callable[[], View]) -> View | SextonError:
+    """What was asked for wrongly does not come right by waiting."""
+    found = _seen(look)
+    if isinstance(found, ConfigError):
+        raise found
+    return found
+
+
+def _seen(look: Callable[[], View]) -> View | SextonError:
+    try:
+        return look()
+    except SextonError as error:  # it may come back: a restart of `sexton up` is no reason to leave
+        return error
+
+
+def _shown(seen: View | SextonError, memory: Memory, size: ConsoleDimensions) -> RenderableType:
     from rich.text import Text
 
-    try:
-        return memory.table(look(), time.monotonic(), size)
-    except SextonError as error:  # it may come back: a restart of `sexton up` is no reason to leave
-        return Text(error.told, style="red")
+    if isinstance(seen, View):
+        return memory.table(seen, time.monotonic(), size)
+    return Text("\n".join(filter(None, (seen.told, seen.hint))), style="red")
 
 
 class Memory:

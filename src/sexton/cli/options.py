@@ -86,6 +86,15 @@ IntervalOption = Annotated[
     str, typer.Option("--interval", metavar="SPAN", help="How long from one look to the next.")
 ]
 
+
+def refuse_interval(context: typer.Context, option: str) -> None:
+    """Who looks once: there is no next look, unless `option` is given."""
+    given = context.get_parameter_source("interval")
+    if given is not None and given.name == "COMMANDLINE":
+        hint = f"add {option}, or leave it out"
+        raise ConfigError("--interval", f"there is a next look only with {option}", hint)
+
+
 DataOption = Annotated[
     Path | None,
     typer.Option(

@@ -61,7 +61,10 @@ async def _with_client(request: Request, out: Output) -> None:
         if request.topic not in topology.topics:
             if path.exists():
                 with NotesFile(path) as file:
-                    await _Run(request, out, client, file).unfinished()
+                    run = _Run(request, out, client, file)
+                    await run.unfinished()
+                    if run.forsaken:
+                        return
             raise no_such_topic(request.topic)
         topic = topology.topic(request.topic)
         _check_trusted(request, topic)
@@ -88,6 +91,7 @@ class _Run:
     steps: list[Row] = field(default_factory=list)  # what was done, in order
     doubted: Doubted | None = None  # by a guard, before the last audit
     unasked: SextonError | None = None  # why nobody could look for a guard
+    forsaken: bool = False  # a repair that was interrupted is over: its topic was deleted
 
     async def run(self) -> None:
         await self._tell_of_others()
@@ -123,16 +127,30 @@ class _Run:
         from sexton.guard.repair import Repair
 
         notes = self.file.read()
-        if notes is None or notes.cluster_id != (await self.client.topology([])).cluster_id:
-            return notes
+        if notes is None:
+            return None
+        self._check_meant(notes, (await self.client.topology([])).cluster_id or "")
         repair = Repair(self.client, self.file, notes)
         if not await repair.is_gone():
             return notes
+        self.forsaken = True
         self.out.say(f"{notes.topic} has been deleted since a repair of it began: that is over.")
-        if not self.request.dry_run:
-            for what in await repair.forsake():
-                self.out.say(f"left as it is: {what}")
+        if self.request.dry_run:
+            self.out.say("What it has set on brokers would be put back.")
+            return None
+        for what in await repair.forsake():
+            self.out.say(f"left as it is: {what}")
         return None
+
+    def _check_meant(self, notes: Notes, cluster_id: str) -> None:
+        """--state may name any file; who goes on with another topic would audit the wrong one."""
+        path = str(self.file.path)
+        if notes.cluster_id != cluster_id:
+            why = f"has the notes of a repair in the cluster {notes.cluster_id}, not {cluster_id}"
+            raise ConfigError(path, why, "choose another --state, or the -b of that cluster")
+        if notes.topic != self.request.topic:
+            hint = f"go on with that one: `sexton repair {notes.topic}`, or choose another --state"
+            raise ConfigError(path, f"has the notes of a repair of {notes.topic}", hint)
 
     async def _look(self) -> Looked:
         """What an audit says, after keys were written anew that somebody decided about."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typer
+
 from sexton.cli.audit_options import (
     BaselineOption,
     HtmlOption,
@@ -19,6 +21,7 @@ from sexton.cli.options import (
     FormatOption,
     IntervalOption,
     SettingsOption,
+    refuse_interval,
 )
 from sexton.cli.validate_options import (
     CheckpointOption,
@@ -83,6 +86,7 @@ EXIT_CODES = (
 
 
 def command(
+    context: typer.Context,
     topic: TopicArgument,
     bootstrap: BootstrapOption = None,
     value: ValueOption = None,
@@ -134,5 +138,7 @@ def command(
     from sexton.cli.validate_request import Request
     from sexton.cli.validate_run import run_validate
 
-    del given["format"]
+    if not follow:
+        refuse_interval(context, "--follow")
+    del given["context"], given["format"]
     run_validate(Request.of(**given), format)

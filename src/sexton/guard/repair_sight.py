@@ -82,7 +82,9 @@ def _merged(partition: TopicPartition, views: list[View], enough: int, under_way
         for view, other in product(newest, repeat=2)
     )
     if len(newest) < enough or not alike:
-        raise PeerError(str(partition), "brokers do not agree about its leader and its replicas")
+        why = "brokers do not agree about its leader and its replicas"
+        hint = "one of them may be cut off from its controller: see to it that they agree"
+        raise PeerError(str(partition), why, hint)
     return Sight(
         place.leader,
         epoch,

@@ -249,7 +249,8 @@ def _late_epoch(stage: Stage) -> Outcome:
     stage.dies_as_leader_with("k")  # at offset 2
     stage.write_fillers(8)  # from 1 or 2 on
     if "k" in stage.logs()[NEXT].latest:
-        raise PeerError(f"broker {NEXT}", "was held back, and has copied k=1 all the same")
+        why = "was held back, and has copied k=1 all the same"
+        raise PeerError(f"broker {NEXT}", why, "play it again: this machine was too slow")
     beyond = 3
     forgotten = stage.passes_until(lambda logs: gone(logs[NEXT], beyond))
     then = "cleans its log: the first batches of its term are gone" if forgotten else "keeps all"
@@ -354,7 +355,8 @@ stale_disk: Final = Scenario(
 )
 late_epoch: Final = Scenario(
     "late-epoch",
-    "a record that was never committed is shown: broker 3 led, and is told too late an end of that",
+    "a record that was never committed is shown: broker 3 led, and is told too late an offset for"
+    " the end of its term",
     _late_epoch,
     About(3, 4, 30),
     "tombstone-divergence",

@@ -329,8 +329,10 @@ def _differs_for_long(case: Case) -> bool:
     """Brokers hear of a change one after the other; one look proves nothing."""
     if case.watched.differs_since_ms is None:
         case.watched.differs_since_ms = case.now_ms
+    is_long = case.now_ms - case.watched.differs_since_ms >= case.config.settle_ms
+    if not is_long:
         case.effects.append(LookAgain())
-    return case.now_ms - case.watched.differs_since_ms >= case.config.settle_ms
+    return is_long
 
 
 def _is_free(case: Case) -> bool:

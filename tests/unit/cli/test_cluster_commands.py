@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -455,3 +457,59 @@ def test_a_narrow_terminal_goes_without_whole_columns_and_says_which(
 def test_watching_needs_a_terminal() -> None:
     with pytest.raises(ConfigError, match="needs a terminal"):
         watch(lambda: View("", (), (), 0), 1)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def at_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Not as a fixture: pytest puts its own stdout back before the test begins."""
+    stdout = Terminal()
+    monkeypatch.setattr(sys, "stdout", stdout)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return stdout
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_who_is_at_a_terminal_is_not_told_to_find_one(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_terminal(monkeypatch)
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match="nothing moves with NO_COLOR, or with TERM=dumb"):
+        watch(lambda: View("", (), (), 0), 1)
+
+
+NOT_THERE = ConfigError("ordres", "there is no such topic", "see `sexton cluster topics`")
+
+
+def test_what_is_wrong_from_the_start_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_terminal(monkeypatch)
+    looks = [NOT_THERE, KeyboardInterrupt()]
+
+    def look() -> View:
+        raise looks.pop(0)
+
+    with pytest.raises(ConfigError, match="no such topic"):
+        watch(look, 0)
+
+
+def test_what_is_gone_for_a_while_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster is started again, and meanwhile it is not there."""
+    terminal = at_terminal(monkeypatch)
+    looks: list[View | BaseException]
+    looks = [View("replicas", (Column("topic"),), (), 0), NOT_THERE, KeyboardInterrupt()]
+
+    def look() -> View:
+        found = looks.pop(0)
+        if isinstance(found, View):
+            return found
+        raise found
+
+    watch(look, 0)
+    assert not looks
+    for part in (NOT_THERE.told, NOT_THERE.hint):
+        assert part is not None and part in terminal.getvalue()

@@ -250,6 +250,43 @@ def test_a_guard_that_never_waits_is_refused_by_the_option_that_says_so(
     assert result.code == 2
 
 
+LOOKS_AGAIN = {
+    entry.path: option
+    for entry in registry.COMMANDS
+    for option in ("--watch", "--follow")
+    if {"--interval", option} <= names_of(entry)
+}
+
+
+def test_there_are_commands_that_look_again_if_one_says_so() -> None:
+    assert {"audit", "validate", "cluster offsets", "guard status"} <= LOOKS_AGAIN.keys()
+
+
+@pytest.mark.parametrize("path", LOOKS_AGAIN)
+def test_who_looks_once_is_not_told_how_often(
+    path: str, run_sexton: RunSexton, closed_port: int
+) -> None:
+    there = ("-b", f"127.0.0.1:{closed_port}", "--interval", "5s")
+    result = run_sexton(*path.split(), *TO_THE_CLUSTER.get(path, ()), *there)
+    option = LOOKS_AGAIN[path]
+    assert result.stderr.splitlines() == [
+        f"error: --interval: there is a next look only with {option}",
+        f"hint: add {option}, or leave it out",
+    ]
+    assert (result.code, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("path", ["cluster status", "cluster offsets", "guard status"])
+def test_what_stays_on_a_screen_is_for_people(
+    path: str, run_sexton: RunSexton, closed_port: int
+) -> None:
+    there = ("-b", f"127.0.0.1:{closed_port}")
+    result = run_sexton(*path.split(), *there, "--watch", "--format", "json")
+    assert result.code == 2
+    assert result.json["error"]["subject"] == "--format json"
+    assert result.json["error"]["why"] == "does not go with --watch"
+
+
 @pytest.mark.parametrize("verb", ["redrive", "skip"])
 @pytest.mark.parametrize(
     ("chosen", "why"),

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer import Context
+from typer.core import TyperCommand
 
 from sexton.base.errors import ConfigError
 from sexton.cli import validate
@@ -22,7 +24,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, **options: Any) -> Request:
     monkeypatch.setattr(
         "sexton.cli.validate_run.run_validate", lambda request, _: told.append(request)
     )
-    validate.command("counts:3", "kafka:9092", **{"value": "int", **options}, format=Format.json)
+    context = Context(TyperCommand("validate"))
+    options = {"value": "int", **options}
+    validate.command(context, "counts:3", "kafka:9092", **options, format=Format.json)
     (request,) = told
     return request
 

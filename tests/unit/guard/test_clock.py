@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from sexton.client.roving import RovingClient
+from sexton.guard.clock import clock_that_counts_sleep
 from sexton.guard.daemon import Daemon
 from sexton.machines.guard_events import GuardConfig
 
@@ -45,6 +46,11 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     for name in ("clock_gettime_ns", "clock_gettime", "monotonic_ns", "monotonic", "time_ns"):
         monkeypatch.setattr(time, name, getattr(stand_in, name))
     return stand_in
+
+
+def test_each_system_calls_the_clock_that_counts_sleep_by_another_name() -> None:
+    assert clock_that_counts_sleep("linux") == time.CLOCK_BOOTTIME
+    assert clock_that_counts_sleep("darwin") == time.CLOCK_MONOTONIC_RAW
 
 
 def guard() -> Daemon:
