@@ -44,6 +44,7 @@ def _plant(
     with_record: bool,
     with_lock: bool = True,
     key: bytes = b"0",
+    timestamp_ms: int = 1,
 ) -> None:
     """As if a tombstone had been lost, on a Kafka whose replicas clean as they like."""
     producer = Producer({"bootstrap.servers": servers})
@@ -51,10 +52,17 @@ def _plant(
     if with_lock:
         producer.produce("orders.g.locks", lock.encode(), NAME.id_of(message), 0)
     if with_record:
-        value, headers = RetryRecord(key, key, b"0:%d" % message, (), 1).encode()
+        value, headers = RetryRecord(key, key, b"0:%d" % message, (), timestamp_ms).encode()
         told: Any = headers
         producer.produce("orders.g.retry", value, NAME.id_of(message), 0, headers=told)
     assert producer.flush(PATIENCE_S) == 0
+
+
+def _sent_ms(servers: str, message: int) -> int:
+    """When it was written to main."""
+    with committed(servers, "orders") as main:
+        ms: int = main.until(message + 1)[message].timestamp()[1]
+    return ms
 
 
 @pytest.mark.parametrize("with_record", [True, False])
@@ -80,8 +88,8 @@ def test_a_lock_without_its_message_is_released(servers: str) -> None:
 
 def test_a_lock_that_may_be_true_is_kept(servers: str) -> None:
     """The negative control: above W and with its message, it is not stale but waits."""
-    _plant(servers, 10, with_record=True)
     send(servers, "orders", keys=1, numbers=range(10, 12))
+    _plant(servers, 10, with_record=True, timestamp_ms=_sent_ms(servers, 10))
     with _start(servers) as retry, committed(servers, OUT) as outputs:
         found = [message.value() for message in outputs.until(12)]
         until_drained(retry)
@@ -125,8 +133,9 @@ def test_without_transactions_a_message_whose_lock_is_gone_still_waits(servers: 
     _plant(servers, 7, with_record=True, key=b"0")
     _plant(servers, 8, with_record=True, with_lock=False, key=b"0")
     _plant(servers, 9, with_record=True, with_lock=False, key=b"other")
-    _plant(servers, 10, with_record=True, with_lock=False, key=b"0")  # main is read again
     send(servers, "orders", keys=1, numbers=range(10, 12))
+    sent_ms = _sent_ms(servers, 10)  # main is read again
+    _plant(servers, 10, with_record=True, with_lock=False, key=b"0", timestamp_ms=sent_ms)
     with (
         _start(servers, mode="compensating") as retry,
         committed(servers, OUT) as outputs,

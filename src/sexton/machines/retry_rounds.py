@@ -83,6 +83,7 @@ class Round:
     blocked: list[Item] = field(default_factory=list)  # their key waits: redirected, not run
     work: list[Item] = field(default_factory=list)  # for one worker: whose lane has stopped is left
     retries: list[Item] = field(default_factory=list)  # whose payloads are needed
+    again: dict[int, int] = field(default_factory=dict)  # polled, and waits already: id and row
     orders: Obeyed = field(default_factory=lambda: Obeyed())
 
     @property

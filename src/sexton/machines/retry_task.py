@@ -161,7 +161,8 @@ class Task:
         for index, (offset, key) in enumerate(zip(offsets, keys, strict=True)):
             in_lane: LaneKey = offset if key is None else key
             if offset <= ahead and offset in self.pending.held:
-                self._same_message(offset, key)  # its turn comes with the retries
+                self._same_key(offset, key)
+                taken.again[offset] = index  # its turn comes with the retries
                 continue
             lane = lanes.get(in_lane)
             if lane is None:
@@ -179,14 +180,10 @@ class Task:
         """Keys that something is pending for."""
         return self.pending.by_key
 
-    def _same_message(self, offset: int, key: bytes | None) -> None:
+    def _same_key(self, offset: int, key: bytes | None) -> None:
         if self.pending.held[offset].key != key:
-            raise ConfigError(
-                self.name.id_of(offset).decode(),
-                "waits under another key than the main topic shows for it now",
-                "was the main topic deleted and created again? Then delete its lock and retry "
-                "topics too, or give the new one another name",
-            )
+            why = "waits under another key than the main topic shows for it now"
+            raise another_message(self.name, offset, why)
 
     def finish(self, taken: Round, now_ms: int) -> Commit:
         """What it writes. Whatever has not run stays pending, or becomes it."""
@@ -295,6 +292,11 @@ class Task:
         due_ms = self.pending.next_due_ms()
         return None if due_ms is None else max(due_ms, now_ms)
 
+    @property
+    def reads_main(self) -> bool:
+        """False, too, while main is to be read again past what operators may have given up."""
+        return not self.paused and not (self.ahead >= 0 and self.orders.waiting)
+
     def take_reports(self) -> list[Report]:
         taken, self.reports = self.reports, []
         return taken
@@ -391,3 +393,16 @@ class Task:
         self.pending.check()
         assert self._round is None or self._commit is None
         assert all(message >= 0 for message in self.pending.held)
+
+
+def another_message(name: TaskName, message: int, why: str) -> ConfigError:
+    """Main is read again, and what waits is not what is there now; to leave either out is to lose
+    it."""
+    text = name.id_of(message).decode()
+    return ConfigError(
+        text,
+        why,
+        f"was the main topic cut by an unclean election? `sexton retry skip {text}` gives up what "
+        "waits, and the next start does so first. Was it deleted and created again? Then delete "
+        "its lock and retry topics too, or give the new one another name",
+    )

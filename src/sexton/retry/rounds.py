@@ -20,9 +20,9 @@ from typing import Any
 
 from sexton.base.errors import SextonError
 from sexton.machines.retry_rounds import Outcome
-from sexton.machines.retry_task import Task
+from sexton.machines.retry_task import Task, another_message
 from sexton.retry.handlers import Calm, Handling, RoundOfTask
-from sexton.retry.messages import Payload, Place
+from sexton.retry.messages import Payload, Place, payload_of
 from sexton.retry.metrics import Counters
 from sexton.retry.owned import Owned
 from sexton.retry.pool import Execution
@@ -105,7 +105,7 @@ class Rounds:
         place = self._place(task)
         keys, unknown = self._handling.keys_of(messages, place)
         begins = task.begin(now(), offsets, keys, None, owned.cache)
-        read = owned.cache.of([item.id for item in begins.retries])
+        read = owned.cache.of([*(item.id for item in begins.retries), *begins.again])
         of = RoundOfTask(begins, place, messages, read)
         if unknown:
             self._handling.note_unknown(of, unknown)
@@ -122,6 +122,7 @@ class Rounds:
         for each in begun:
             _, task, of = each
             wanted = {i.id: i.retry_offset for i in of.round.retries if of.read[i.id] is None}
+            wanted |= {at: task.pending.held[at].retry_offset for at in of.round.again}
             if wanted:
                 found.append((each, self._io.payloads(task.name, wanted)))
         return found
@@ -135,6 +136,15 @@ class Rounds:
             about = {"task": str(task.name), "why": str(error)}
             log.warning("%s: messages cannot be read back: %s", *about.values(), extra=about)
         return all(payload is not None for payload in of.read.values())
+
+    def checked(self, begun: list[Begun]) -> list[Begun]:
+        """ConfigError if one waits, and main has another message in its place by now."""
+        for _, task, of in begun:
+            for message, row in of.round.again.items():
+                if of.read[message] != payload_of(of.polled[row], of.place.headers_at):
+                    why = "waits, and the main topic has another message at its offset now"
+                    raise another_message(task.name, message, why)
+        return begun
 
     # ── the end ──
 

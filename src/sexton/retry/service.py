@@ -259,7 +259,8 @@ class Service:
             owned, task, _ = each
             if not self._rounds.is_complete(each, future) and owned.task is task:
                 self._failed(owned, task, "unknown", "a message that waits is not to be found")
-        return [(owned, task, of) for owned, task, of in begun if owned.task is task]
+        ours = [(owned, task, of) for owned, task, of in begun if owned.task is task]
+        return self._rounds.checked(ours)
 
     def _wait(self, is_done: Callable[[float], bool]) -> None:
         """Until it is; the group is polled meanwhile, and given no messages."""
@@ -313,9 +314,9 @@ class Service:
             return
         if task.restart is not None:
             self._start(owned, "asked")
-        elif task.paused != owned.is_paused:
-            owned.is_paused = task.paused
-            (self._inflow.pause if task.paused else self._inflow.resume)([owned])
+        elif task.reads_main == owned.is_paused:
+            owned.is_paused = not task.reads_main
+            (self._inflow.resume if task.reads_main else self._inflow.pause)([owned])
 
     def _failed(self, owned: Owned, task: Task, how: Ended, why: str) -> None:
         extra = {"task": str(task.name), "how": how, "why": why}

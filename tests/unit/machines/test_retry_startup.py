@@ -245,6 +245,16 @@ def test_a_topic_that_was_created_anew_is_refused() -> None:
         task.begin(0, range(1), [b"other"])
 
 
+def test_what_is_given_up_is_settled_before_main_is_read_again() -> None:
+    """Another message may be in its place by now, after an unclean election say."""
+    task = start([lock(1)], [retry(1)], position=0)
+    ask(task, "skip", 1)
+    assert not task.reads_main
+    run(task)
+    assert task.reads_main
+    assert run(task, "aa")[0] == [0, 1]
+
+
 def test_a_pause_does_not_keep_main_from_being_read_again() -> None:
     assert not start([lock(1)], [retry(1)], position=0, max_pending=1).paused
     assert start([lock(1)], [retry(1)], position=2, max_pending=1).paused
