@@ -50,7 +50,7 @@ async def until_done(client: Client, sent: Sequence[Sent], timeout_s: float) -> 
     """Those that nobody has carried out in this time."""
     end, left = time.monotonic() + timeout_s, list(sent)
     while left:
-        left = [each for each in left if not await _is_done(client, each)]
+        left = await _not_done(client, left)
         if time.monotonic() > end:
             break
         if left:
@@ -58,15 +58,20 @@ async def until_done(client: Client, sent: Sequence[Sent], timeout_s: float) -> 
     return left
 
 
-async def _is_done(client: Client, sent: Sent) -> bool:
-    end = (await list_offsets(client, {sent.at: LATEST}, Isolation.READ_COMMITTED))[sent.at]
-    reader = PartitionReader(client, sent.at, patience=WAITING)
-    start = min(sent.offset, end)
-    async for chunk in reader.read(start, end, isolation=Isolation.READ_COMMITTED):
-        columns = committed_columns(chunk, sent.at)
-        keys, lengths = columns.key.to_list(), columns.value.length.tolist()
-        for row, (key, length) in enumerate(zip(keys, lengths, strict=True)):
-            if key == sent.key and length < 0:
-                sent.in_vain = IN_VAIN in dict(read_headers(columns.headers[row]))
-                return True
-    return False
+async def _not_done(client: Client, sent: Sequence[Sent]) -> list[Sent]:
+    """Each partition is read once, however many were sent to it: they come by the thousand."""
+    waiting: dict[TopicPartition, dict[bytes, Sent]] = {}
+    for each in sent:
+        waiting.setdefault(each.at, {})[each.key] = each
+    ends = await list_offsets(client, dict.fromkeys(waiting, LATEST), Isolation.READ_COMMITTED)
+    for at, by_key in waiting.items():
+        start = min(each.offset for each in by_key.values())
+        reader = PartitionReader(client, at, patience=WAITING)
+        reading = reader.read(min(start, ends[at]), ends[at], isolation=Isolation.READ_COMMITTED)
+        async for chunk in reading:
+            columns = committed_columns(chunk, at)
+            keys, lengths = columns.key.to_list(), columns.value.length.tolist()
+            for row, (key, length) in enumerate(zip(keys, lengths, strict=True)):
+                if length < 0 and (done := by_key.pop(key or b"", None)) is not None:
+                    done.in_vain = IN_VAIN in dict(read_headers(columns.headers[row]))
+    return [each for each in sent if each.key in waiting[each.at]]
