@@ -38,7 +38,7 @@ from sexton.testing import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.retry.harness import PATIENCE_S, send
 from tests.stores.harness import delete_before
-from tests.stores.unclean import changed_history
+from tests.stores.unclean import changed_history, made_leader
 
 PARTED = "orders-0: parts at 3 from what was handled, and the group g has committed 6"
 
@@ -136,6 +136,45 @@ def test_a_topic_that_was_cut_and_has_grown_again_is_not_read_on(
     with stage.service(mode=mode) as retry:
         stage.wait_for(retry, 7)
     assert stage.handled == values(*range(10))
+
+
+def led_before(stage: Stage) -> None:
+    """Broker 1 leads again, with 3, 4 and 5 of its first time, which nobody has handled.
+
+    4 is committed: the last message before it is of the time in which broker 2 led.
+    """
+    cluster = stage.cluster
+    with stage.service() as retry:
+        stage.send(0, 1, 2)
+        stage.wait_for(retry, 3)
+    cluster.kill(2)
+    cluster.wait_for("orders", 0, lambda state: state.isr == (1,))
+    stage.send(3, 4, 5)
+    changed_history(cluster, "orders")
+    with stage.service() as retry:
+        stage.send(6)
+        stage.wait_for(retry, 4)
+    cluster.kill(2)
+    cluster.wait_for("orders", 0, lambda state: state.leader == -1)
+    cluster.restart(1)
+    made_leader(cluster, "orders")
+    stage.send(7)
+
+
+def test_nor_one_whose_leader_had_led_before(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It names an end behind the offset, but of its own time: of the next it has nothing."""
+    led_before(stage)
+    with stage.service() as retry:
+        told = "orders-0: has nothing of leader epoch"
+        until(lambda: told in caplog.text, "told", PATIENCE_S)
+        assert [each.ready for each in retry.standings] == [False]
+    assert list(dict.fromkeys(stage.handled)) == values(0, 1, 2, 6)
+    stage.set_offset(3)
+    with stage.service() as retry:
+        stage.wait_for(retry, 7)
+    assert list(dict.fromkeys(stage.handled)) == values(0, 1, 2, 6, 3, 4, 5, 7)
 
 
 @pytest.mark.parametrize("mode", ["transactional", "compensating"])

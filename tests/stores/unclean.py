@@ -45,16 +45,22 @@ def counts_to_8(three: EmbeddedCluster, directory: Path, *topics: str) -> App:
 def changed_history(three: EmbeddedCluster, *topics: str) -> None:
     """Broker 2 leads, with what it had before it went away."""
 
-    async def made_leader() -> None:
+    three.kill(1)
+    three.wait_for(topics[0], 0, lambda state: state.leader == -1)
+    three.restart(2)
+    made_leader(three, *topics)
+
+
+def made_leader(three: EmbeddedCluster, *topics: str) -> None:
+    """Who is there, whatever it has."""
+
+    async def ask() -> None:
         async with Client(three.bootstrap_servers) as client:
             partitions = [TopicPartition(topic, 0) for topic in topics]
             for election in await elect(client, partitions, UNCLEAN):
                 assert election.elected, election
 
-    three.kill(1)
-    three.wait_for(topics[0], 0, lambda state: state.leader == -1)
-    three.restart(2)
-    asyncio.run(made_leader())
+    asyncio.run(ask())
 
 
 def slow(monkeypatch: pytest.MonkeyPatch, topic: str) -> threading.Event:

@@ -6,11 +6,15 @@
 
 After an unclean election other records may stand at the same offsets, however long the log is by
 then. A log from which an epoch was deleted or cleaned away names the beginning of what follows it,
-which is no sooner. A leader of an earlier epoch than that which was read is not asked: it was
-replaced, and has not heard of it.
+which is no sooner, and an epoch before the one that was asked for, if it has any. So does a leader
+that has nothing of what was read: it had led before, and has more of its own from then than its
+successor wrote. Where nothing is ever cleaned away, that tells as well. A leader of an earlier
+epoch than that which was read is not asked: it was replaced, and has not heard of it.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from sexton.base.errors import PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
@@ -28,28 +32,48 @@ from sexton.protocol.messages.offset_for_leader_epoch import (
 )
 
 
-async def parts_at(
+class EpochEnd(NamedTuple):
+    """What a leader says of an epoch that it was asked for."""
+
+    epoch: int  # this one, or the last before it that its log has
+    offset: int  # where that ends
+
+
+async def epoch_end(
     client: Client, at: TopicPartition, epoch: int, least_epoch: int, patience: Patience
-) -> int | None:
-    """Where that epoch ends, in the words of who leads in `least_epoch` or after it; None: unknown.
+) -> EpochEnd | None:
+    """In the words of who leads in `least_epoch` or after it; None: unknown.
 
     Whoever has read to a later offset, the last record of that epoch, has read what is gone.
     """
 
-    async def ask() -> int | None:
+    async def ask() -> EpochEnd | None:
         place = await client.place(at)
         if place.leader < 0 or 0 <= place.leader_epoch < least_epoch:
             raise Refused(KafkaError.LEADER_NOT_AVAILABLE, f"nobody is said to lead {at} now")
-        return await ends_at(client, place, epoch)
+        return await _end_of(client, place, epoch)
 
     return await asked_around(client, ask, patience)
 
 
+async def parts_at(
+    client: Client, at: TopicPartition, epoch: int, least_epoch: int, patience: Patience
+) -> int | None:
+    """Where that epoch ends, for who cannot tell if it was cleaned away."""
+    found = await epoch_end(client, at, epoch, least_epoch, patience)
+    return None if found is None else found.offset
+
+
 async def ends_at(client: Client, place: PartitionPlace, epoch: int) -> int | None:
     """The same, of this leader."""
+    found = await _end_of(client, place, epoch)
+    return None if found is None else found.offset
+
+
+async def _end_of(client: Client, place: PartitionPlace, epoch: int) -> EpochEnd | None:
     connection = await client.broker(place.leader)
     told = await end_of_epoch(connection, place.partition, place.leader_epoch, epoch)
-    return told.end_offset if told.end_offset >= 0 else None
+    return EpochEnd(told.leader_epoch, told.end_offset) if told.end_offset >= 0 else None
 
 
 async def end_of_epoch(

@@ -80,6 +80,7 @@ class Shape:
     partitions: int
     replication: int
     most_bytes: int  # of a record batch
+    is_whole: bool = False  # but for its beginning: nothing is compacted away, as far as is known
 
     @property
     def kept_bytes(self) -> int:
@@ -138,8 +139,12 @@ async def _checked(client: Client, names: Names, patience: Patience) -> _Seen:
     found = await _all_of(client, names, patience)
     main = found[names.main]
     configs = await topic_configs(client, [names.main, *names.beside], _ASKED)
+    options = configs[names.main]
     shape = Shape(
-        len(main.partitions), _replication(main), int(configs[names.main][_MOST_BYTES] or 1_048_588)
+        len(main.partitions),
+        _replication(main),
+        int(options[_MOST_BYTES] or 1_048_588),
+        is_whole="compact" not in (options.get(_POLICY) or "compact"),
     )
     check_partitions(
         shape.partitions, len(found[names.retry].partitions), len(found[names.locks].partitions)

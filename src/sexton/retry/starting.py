@@ -15,7 +15,7 @@ from typing import NamedTuple, assert_never
 from sexton.base.errors import PeerError
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
-from sexton.client.epochs import parts_at
+from sexton.client.epochs import epoch_end
 from sexton.client.listing import EARLIEST, LATEST, list_offsets
 from sexton.client.retrying import PATIENT, Patience
 from sexton.client.transacting import stable_offset
@@ -63,14 +63,15 @@ async def start_up(
     main_id: bytes = b"",
     *,
     to_run: bool = False,
+    is_whole: bool = False,
 ) -> StartedUp:
     """One task, as a new owner begins with it.
 
     `to_run`: whoever only looks need not be able to, and writes nothing. `main_id` is that of the
-    main topic, for one who runs what is in it.
+    main topic, for one who runs what is in it; `is_whole`: nothing of that is compacted away.
     """
     starting = StartUp(name, settings, Random(), partitions, main_id, to_run)
-    asking = _Asking(client, names, group, name, reset, to_run)
+    asking = _Asking(client, names, group, name, reset, to_run, is_whole)
     effects = starting.begin()
     while True:
         (effect,) = effects
@@ -105,9 +106,11 @@ class _Asking:
         name: TaskName,
         reset: int,
         to_run: bool,
+        is_whole: bool,
     ) -> None:
         self._client = client
         self._to_run = to_run
+        self._is_whole = is_whole
         self._group = group
         self._reset = reset
         self._name = name
@@ -153,9 +156,12 @@ class _Asking:
         """
         epoch, position = -1 if task.stale.unnamed else self._epoch, task.position
         if self._to_run and epoch >= 0:
-            ends = await parts_at(self._client, self._main, epoch, epoch, PATIENT)
-            if ends is not None and ends < position:
-                raise self._cut(f"parts at {ends} from what was handled", position)
+            told = await epoch_end(self._client, self._main, epoch, epoch, PATIENT)
+            if told is not None and told.offset < position:
+                raise self._cut(f"parts at {told.offset} from what was handled", position)
+            if told is not None and told.epoch < epoch and self._is_whole:
+                how = f"has nothing of leader epoch {epoch}, in which the last that was handled was"
+                raise self._cut(f"{how} written", position)
         return StartedUp(task, self.tail_from, epoch)
 
     def _cut(self, how: str, position: int) -> PeerError:

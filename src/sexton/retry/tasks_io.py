@@ -21,7 +21,7 @@ from time import monotonic
 from sexton.base.errors import ConfigError, PeerError, Refused, SextonError
 from sexton.base.partitions import TopicPartition
 from sexton.client.agreeing import known
-from sexton.client.epochs import parts_at
+from sexton.client.epochs import epoch_end
 from sexton.client.listing import EARLIEST, LATEST, list_offsets
 from sexton.client.replica import Isolation
 from sexton.client.retrying import Patience
@@ -60,6 +60,7 @@ class TasksIo:
         self._denied = denied  # raises, if an ACL is missing
         self._trouble = ""  # with the last look for commands; empty: it went well
         self._partitions = 0
+        self._is_whole = False  # main: see `Shape`
         self._topic_ids: dict[str, bytes] = {}
         self._tailing: Future[list[Tail]] | None = None
         self._tailed_s = monotonic()
@@ -111,7 +112,7 @@ class TasksIo:
             return await start_up(
                 client, config.names, config.group, name, config.machine, self._partitions,
                 LATEST if config.begins_at_end else EARLIEST, self._main_id,
-                to_run=True,
+                to_run=True, is_whole=self._is_whole,
             )  # fmt: skip
 
     @property
@@ -126,6 +127,7 @@ class TasksIo:
             why = f"had {self._partitions} partitions and has {shape.partitions}"
             hint = "keys have moved: let the group settle, then start all instances again"
             raise ConfigError(names.main, why, hint)
+        self._is_whole = shape.is_whole
 
     def has(self, name: TaskName, doubts: list[Doubt], leader_epoch: int) -> Future[bool]:
         """Has who leads main in that epoch, or after it, all of this? False, too, if none says."""
@@ -135,8 +137,10 @@ class TasksIo:
         client, at = self._background.client, TopicPartition(name.topic, name.partition)
         try:
             for position, epoch in doubts:
-                ends = await parts_at(client, at, epoch, leader_epoch, SOON)
-                if ends is not None and ends < position:
+                told = await epoch_end(client, at, epoch, leader_epoch, SOON)
+                if told is None:
+                    continue
+                if told.offset < position or (told.epoch < epoch and self._is_whole):
                     return False
         except (PeerError, Refused):
             return False
