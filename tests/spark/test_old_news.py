@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.topology import Topology
 from sexton.spark import asking, planning
@@ -75,6 +76,8 @@ def test_old_news_do_not_end_a_stream_of_the_topic_that_is_there(
     first_hear(monkeypatch, before, times=2)
     reader = SextonStreamReader(options_for(three, "planned-anew"))
     end = reader.latestOffset(stands(now, "planned-anew", 3), ReadAllAvailable())
+    leader_epoch = now.place(TopicPartition("planned-anew", 0)).leader_epoch
+    assert end["planned-anew"].pop("epochs") == {"0": leader_epoch}
     assert end == stands(now, "planned-anew", RECORDS)
 
 

@@ -150,6 +150,17 @@ def test_offsets_survive_json() -> None:
     assert offsets.to_json() == {"orders": {"id": (b"1" * 16).hex(), "0": 5, "1": 0}}
 
 
+def test_epochs_are_kept_with_the_offsets_that_leaders_named() -> None:
+    begun = Offsets({A: 5, B: 3}, IDS, {A: 1, B: 1})
+    now = Offsets({A: 9, B: 3}, IDS, {A: 2, B: 2})
+    found = following(begun, {A: 0, B: 0}, now, None, True)
+    assert found == Offsets({A: 9, B: 3}, IDS, {A: 2, B: 1})  # B has only another leader: no batch
+    assert Offsets.from_json(found.to_json()) == found
+    assert found.to_json() == {
+        "orders": {"id": (b"1" * 16).hex(), "epochs": {"0": 2, "1": 1}, "0": 9, "1": 3}
+    }
+
+
 def test_a_checkpoint_of_sparks_own_source_is_taken_up() -> None:
     """It knows no ids; the next batch does."""
     spark_s = {"orders": {"0": 5, "1": 0}}

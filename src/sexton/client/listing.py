@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from sexton.base.errors import PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
@@ -35,6 +36,13 @@ NOT_FOUND = -1  # in place of an offset: no record from this time on
 Trouble = PeerError | Refused
 
 
+class Listed(NamedTuple):
+    """What a leader said."""
+
+    offset: int
+    leader_epoch: int  # in which it leads; -1: nobody knows
+
+
 async def list_offsets(
     client: Client,
     wanted: Mapping[TopicPartition, int],
@@ -47,7 +55,20 @@ async def list_offsets(
 
     `LATEST` is the high watermark, or with read_committed the last stable offset.
     """
-    found: dict[TopicPartition, int] = {}
+    told = await list_by_epoch(client, wanted, isolation, patience, newest=newest)
+    return {at: each.offset for at, each in told.items()}
+
+
+async def list_by_epoch(
+    client: Client,
+    wanted: Mapping[TopicPartition, int],
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    patience: Patience = PATIENT,
+    *,
+    newest: bool = False,
+) -> dict[TopicPartition, Listed]:
+    """The same, and who says so: whoever comes back later can ask its successor (`epochs`)."""
+    found: dict[TopicPartition, Listed] = {}
     trying = Trying(patience)
     while True:
         missing = {at: time for at, time in wanted.items() if at not in found}
@@ -87,7 +108,7 @@ async def _ask(
     node: int,
     wanted: Mapping[TopicPartition, ListOffsetsPartition],
     isolation: Isolation,
-) -> tuple[dict[TopicPartition, int], Trouble | None]:
+) -> tuple[dict[TopicPartition, Listed], Trouble | None]:
     """One broker's answers, and the first thing that went wrong with it, if any did."""
     topics: dict[str, ListOffsetsTopic] = {}
     for at, asked in wanted.items():
@@ -99,7 +120,7 @@ async def _ask(
         answer = await (await client.broker(node)).ask(request)
     except (PeerError, Refused) as error:
         return {}, error
-    found: dict[TopicPartition, int] = {}
+    found: dict[TopicPartition, Listed] = {}
     trouble: Trouble | None = None
     for told in answer.topics:
         for partition in told.partitions:
@@ -107,7 +128,7 @@ async def _ask(
             if partition.error_code:
                 trouble = trouble or refused(partition.error_code, f"offsets of {at}")
             elif at in wanted:
-                found[at] = partition.offset
+                found[at] = Listed(partition.offset, wanted[at].current_leader_epoch)
     if len(found) < len(wanted) and trouble is None:
         trouble = PeerError(f"broker {node}", "answers ListOffsets without all that was asked for")
     return found, trouble

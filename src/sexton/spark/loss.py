@@ -26,3 +26,10 @@ def begins_later(what: TopicPartition | str, start: int, log_start: int) -> Data
 
 def ends_earlier(what: TopicPartition | str, end: int, latest: int, word: str) -> DataLoss:
     return DataLoss(f"{what}: asked for up to offset {end}, but its {word} is {latest}")
+
+
+def cut_before(what: TopicPartition, parts_at: int, reached: int) -> DataLoss:
+    return DataLoss(
+        f"{what}: had been read up to offset {reached}, and its leader's log parts from that at "
+        f"{parts_at}: there was an unclean election, and other records may have come there since"
+    )

@@ -21,7 +21,14 @@ from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.client.agreeing import agree_on_topics
 from sexton.client.client import Client
-from sexton.client.listing import EARLIEST, LATEST, NOT_FOUND, list_offsets
+from sexton.client.listing import (
+    EARLIEST,
+    LATEST,
+    NOT_FOUND,
+    Listed,
+    list_by_epoch,
+    list_offsets,
+)
 from sexton.client.replica import Isolation
 from sexton.client.retrying import until_it_works
 from sexton.client.topology import PartitionPlace, Topology, may_be_same
@@ -195,7 +202,7 @@ async def _extents(
         return [
             Extent(
                 at, topology.topic(at.topic).topic_id, topology.place(at).leader, earliest[at],
-                latest[at], str(at),
+                latest[at].offset, str(at),
             )
             for at in chosen
         ]  # fmt: skip
@@ -218,12 +225,12 @@ async def _extents(
 
 async def edges(
     client: Client, options: SourceOptions, chosen: Sequence[TopicPartition]
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Listed]]:
     """Where each partition begins, and where a consumer has come to its end."""
     earliest = await list_offsets(
         client, dict.fromkeys(chosen, EARLIEST), patience=options.patience
     )
-    latest = await list_offsets(
+    latest = await list_by_epoch(
         client, dict.fromkeys(chosen, LATEST), options.isolation, options.patience, newest=True
     )
     return earliest, latest

@@ -30,7 +30,7 @@ from sexton.spark.retry_attempt import Attempt, Known, Pipeline
 from sexton.spark.retry_reading import TELL_AGAIN_MS
 from sexton.spark.retry_stages import main_rows
 from sexton.spark.retry_tick import Alarm, now_ms
-from sexton.spark.sink_insisting import IsWanted, always, insist
+from sexton.spark.sink_insisting import IsWanted, always, insist, rest
 from sexton.spark.sink_marker import Batch, Marker, is_to_write
 from sexton.spark.sink_memory import looked_back
 from sexton.spark.sink_protocol import Plan
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LISTEN_MS = 10_000  # while something waits, an operator may have something to say about it
-_LOOK_S = 0.2  # while a batch waits: has the query been stopped?
 
 
 class Stopped(SextonError):
@@ -144,14 +143,9 @@ class RetryBatches:
         """Until a retry is due, as the rows of this batch were not taken; or until they can be."""
         if self._known is not None and not self._known.is_full:
             return
-        due_ms, nothing = self._due_ms(), threading.Event()
-        while self._is_active():
-            left_ms = due_ms - now_ms()
-            if left_ms <= 0:
-                return
-            nothing.wait(min(_LOOK_S, left_ms / 1000))
-        why = "was stopped while it waited for messages to be settled"
-        raise Stopped(self._pipeline.name, why)
+        if not rest(self._due_ms() - now_ms(), self._is_active):
+            why = "was stopped while it waited for messages to be settled"
+            raise Stopped(self._pipeline.name, why)
 
 
 def _with_retries_alone(plan: Plan) -> Plan:

@@ -5,6 +5,7 @@ Whatever fails, the batch is run again: the marker decides what is left to do (`
     SinkRefused      to write would be wrong     raised at once
     ConfigError      the user has to act         raised at once
     lasting refusal  the same (`sink_refusals`)  raised at once, with what to do
+    refused token    somebody else renews it     again, when it has had time for that
     TooSlow          Kafka has timed it out      again, with twice the time
     anything else                                again, as often as `attempts` says
 
@@ -18,18 +19,20 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from sexton.base.errors import ConfigError, SextonError
 from sexton.spark.sink_marker import SinkRefused
 from sexton.spark.sink_protocol import Plan, TooSlow, abandon
-from sexton.spark.sink_refusals import lasting_refusal
+from sexton.spark.sink_refusals import lasting_refusal, may_be_renewed
 from sexton.spark.sink_settings import SinkSettings
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 IsWanted = Callable[[], bool]  # False: the query was stopped, and Spark waits for its batch to end
+_LOOK_S = 0.2  # while a batch waits: has the query been stopped?
 _OUR_ERROR = re.compile(r"sexton\.base\.errors\.(?:ConfigError|Missing): (?P<text>.*)")
 
 
@@ -54,7 +57,8 @@ def insist(
             raise
         except Exception as error:
             final = final_error(what, error, slow) or lasting_refusal(error, plan)
-            if final is not None or number == settings.attempts or not is_wanted():
+            passes = final is None or may_be_renewed(final, plan)
+            if not passes or number == settings.attempts or not is_wanted():
                 # A wrong option shows before anything is sent; but earlier attempts may have.
                 if number > 1 or not isinstance(error, ConfigError):
                     abandon(plan_of(settings.timeout_ms))
@@ -68,7 +72,20 @@ def insist(
                 "pipeline=%s batch=%d attempt=%d failed=%s",
                 plan.batch.pipeline, plan.batch.number, number, why,
             )  # fmt: skip
+            if final is not None:  # together these pauses are as long as a broker is waited for
+                rest(settings.patience.timeout_ms / (settings.attempts - 1), is_wanted)
     raise AssertionError("there is at least one attempt")
+
+
+def rest(for_ms: float, is_wanted: IsWanted) -> bool:
+    """False: it is not wanted any more."""
+    end_s = time.monotonic() + for_ms / 1000
+    while is_wanted():
+        left_s = end_s - time.monotonic()
+        if left_s <= 0:
+            return True
+        time.sleep(min(_LOOK_S, left_s))
+    return False
 
 
 def final_error(what: str, error: Exception, slow: TooSlow | None = None) -> SextonError | None:

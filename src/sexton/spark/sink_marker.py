@@ -163,8 +163,9 @@ def _gap(batch: Batch, marker: Marker | None, last: int) -> SinkRefused:
         why = f"Kafka has no marker, but batch {batch.number} is not the first one"
         hint = (
             "the marker expires if nothing is written for offsets.retention.minutes, and goes with "
-            "its topic; or is this another cluster? If you know that the batches before are in the "
-            f"topic, say so with after_batch={batch.number - 1}"
+            "its topic; or is this another cluster? If you know what is in the topic, say so: "
+            f"after_batch={batch.number - 1} if it has all batches before this one, "
+            f"after_batch={batch.number} if it has this one, too"
         )
         return SinkRefused(batch.pipeline, why, hint)
     why = (

@@ -59,7 +59,10 @@ def is_older(batch: Batch, retention_ms: int | None) -> bool:
 
 
 async def retention_ms(client: Client) -> int | None:
-    """The shortest of all brokers: any of them may come to coordinate the group. None: not told."""
+    """The shortest of all brokers: any of them may come to coordinate the group. None: not told.
+
+    One that is away for the moment is most often set up as the others are.
+    """
     found = []
     for node in sorted((await client.topology([])).brokers):
         resource = DescribeConfigsResource(_BROKER, str(node), [_RETENTION])
@@ -69,6 +72,8 @@ async def retention_ms(client: Client) -> int | None:
                 if result.error_code:
                     raise refused(result.error_code, f"options of broker {node}")
                 found += [int(each.value) for each in result.configs if each.value]
-        except (PeerError, Refused):  # not everybody may see them
+        except PeerError:
+            continue
+        except Refused:  # not everybody may see them
             return None
     return min(found) * 60_000 if found else None

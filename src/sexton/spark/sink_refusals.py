@@ -3,7 +3,8 @@
 A leader that moves, or a coordinator that is not ready, is waited for. A right that is missing or a
 record that a topic does not take is not there a moment later either: to run the batch again would
 refuse it again, after as long as the batch takes. So it ends at the first refusal, with the remedy.
-But a token that is kept in a file may have expired before somebody renewed it, which is done soon.
+But a token that is kept in a file may have expired before somebody renewed it. Whoever was let in
+by an earlier one waits for that, as for a broker that is away.
 
 A refusal that a task met comes to the driver as the text of its traceback, among much else: it is
 found by its name, and what Kafka calls it.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import re
 
-from sexton.base.errors import Refused
+from sexton.base.errors import Refused, SextonError
 from sexton.base.kafka_errors import KafkaError
 from sexton.spark.sink_protocol import Plan
 
@@ -62,7 +63,7 @@ _IN_A_TASK = re.compile(r"sexton\.base\.errors\.Refused: (?P<code>[A-Z_]+): (?P<
 
 
 def lasting_refusal(error: Exception, plan: Plan) -> Refused | None:
-    """The error with its remedy; None: it may pass, or is about something else."""
+    """The error with its remedy; None: it passes, or is about something else."""
     if isinstance(error, Refused):
         code, why = error.error, error.why
     else:
@@ -72,9 +73,15 @@ def lasting_refusal(error: Exception, plan: Plan) -> Refused | None:
         code, why = KafkaError[told["code"]], told["why"].strip()
     if code not in _HINTS:
         return None
-    if code == KafkaError.SASL_AUTHENTICATION_FAILED and _RENEWED in plan.kafka:
-        return None
     hint = _HINTS[code].format(
         marker=plan.marker_at.topic, group=plan.group, id=plan.transactional_id
     )
     return Refused(code, why, hint)
+
+
+def may_be_renewed(refusal: SextonError, plan: Plan) -> bool:
+    """Was it a token that was refused, where somebody renews it, and one has been good before?"""
+    if not isinstance(refusal, Refused):
+        return False
+    is_login = refusal.error == KafkaError.SASL_AUTHENTICATION_FAILED
+    return is_login and _RENEWED in plan.kafka and plan.batch.committed_before

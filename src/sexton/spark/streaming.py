@@ -2,11 +2,14 @@
 
 Spark keeps the offsets between batches, and across restarts, as JSON that we give it:
 
-    {"orders": {"id": "2f...", "0": 120, "1": 97}}
+    {"orders": {"id": "2f...", "epochs": {"0": 4, "1": 6}, "0": 120, "1": 97}}
 
 as in Spark's own Kafka source, and with the topic's id: a topic that was deleted and made again
 under its name has other records at the same offsets, and nobody would notice by the numbers alone.
-A checkpoint of Spark's own source has no id, and is taken up as it is.
+Nor would anybody if an unclean election has cut a partition and it has grown since. So the epoch of
+the leader that named an offset is kept with it, and a later leader is asked whether its log has all
+that was there (`client.epochs`). A checkpoint of Spark's own source has neither, and is taken up as
+it is.
 
 A batch is all that is there, or with `maxOffsetsPerTrigger` a part of it, taken from partitions in
 proportion to what they hold. Partitions that appear are read from their beginning.
@@ -29,17 +32,18 @@ from pyspark.sql.streaming.datasource import (
 
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
+from sexton.client.epochs import parts_at
 from sexton.client.listing import EARLIEST, list_offsets
 from sexton.client.topology import Topic, Topology, may_be_same
 from sexton.spark.asking import with_news
-from sexton.spark.loss import DataLoss, begins_later
+from sexton.spark.loss import DataLoss, begins_later, cut_before
 from sexton.spark.options import SourceOptions
-from sexton.spark.planning import edges, partitions_of, start_offsets, with_client
+from sexton.spark.planning import AT_ONCE, edges, partitions_of, start_offsets, with_client
 from sexton.spark.ranges import Leaders, OffsetRange, split, with_shares
 from sexton.spark.source import read
 
 T = TypeVar("T")
-_ID = "id"
+_ID, _EPOCHS = "id", "epochs"
 Json = dict[str, Any]
 
 
@@ -49,12 +53,16 @@ class Offsets:
 
     next: dict[TopicPartition, int] = field(default_factory=dict)
     ids: dict[str, bytes] = field(default_factory=dict)  # of topics, as far as they are known
+    # Of the leaders that had all before these offsets, as far as they are known.
+    epochs: dict[TopicPartition, int] = field(default_factory=dict)
 
     def to_json(self) -> Json:
         told: Json = {}
         for at in sorted(self.next):
             known = {_ID: self.ids[at.topic].hex()} if at.topic in self.ids else {}
             topic = told.setdefault(at.topic, known)
+            if at in self.epochs:
+                topic.setdefault(_EPOCHS, {})[str(at.partition)] = self.epochs[at]
             topic[str(at.partition)] = self.next[at]
         return told
 
@@ -64,8 +72,10 @@ class Offsets:
         for topic, entries in told.items():
             if _ID in entries:
                 found.ids[topic] = bytes.fromhex(entries[_ID])
+            for name, epoch in entries.get(_EPOCHS, {}).items():
+                found.epochs[TopicPartition(topic, int(name))] = int(epoch)
             for name, offset in entries.items():
-                if name != _ID:
+                if name not in (_ID, _EPOCHS):
                     found.next[TopicPartition(topic, int(name))] = int(offset)
         return found
 
@@ -80,6 +90,8 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Since it was started, whatever an earlier run has left in a checkpoint: the address may
         # have been mistyped today.
         self._has_met_brokers = False
+        # By partition: an offset, and the epoch of a leader that has all before it.
+        self._had: dict[TopicPartition, tuple[int, int]] = {}
 
     def _run(self, work: Callable[[Client], Awaitable[T]]) -> T:
         async def meet(client: Client) -> T:
@@ -100,17 +112,50 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         begun = Offsets.from_json(start)
-        earliest, now = self._run(lambda client: self._now(client, begun))
+        earliest, now = self._run(lambda client: self._next(client, begun))
         target = now if self._target is None else _at_most(now, self._target, begun)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return following(begun, earliest, target, most, self._options.fail_on_data_loss).to_json()
+
+    async def _next(
+        self, client: Client, begun: Offsets
+    ) -> tuple[dict[TopicPartition, int], Offsets]:
+        earliest, now = await self._now(client, begun)
+        if self._options.fail_on_data_loss:
+            await self._still_there(client, begun, now)
+        return earliest, now
+
+    async def _still_there(self, client: Client, begun: Offsets, now: Offsets) -> None:
+        """DataLoss if a later leader's log parts from the one that was read, before its end.
+
+        Each later leader is asked once: a partition may stand still for long.
+        """
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def look(at: TopicPartition, reached: int, epoch: int, later: int) -> None:
+            async with gate:
+                ends = await parts_at(client, at, epoch, later, self._options.patience)
+            if ends is not None and ends < reached:
+                raise cut_before(at, ends, reached)
+            self._had[at] = reached, later
+
+        looking = []
+        for at, reached in begun.next.items():
+            epoch, later = begun.epochs.get(at), now.epochs.get(at)
+            if epoch is None or later is None or later <= epoch or _replaced(begun, now, at):
+                continue
+            if self._had.get(at) != (reached, later):
+                looking.append(look(at, reached, epoch, later))
+        await asyncio.gather(*looking)
 
     async def _now(
         self, client: Client, begun: Offsets = NOWHERE
     ) -> tuple[dict[TopicPartition, int], Offsets]:
         topology, chosen = await partitions_of(client, self._options, begun.next, begun.ids)
         earliest, latest = await edges(client, self._options, chosen)
-        return earliest, Offsets(latest, _ids(topology, chosen))
+        ends = {at: each.offset for at, each in latest.items()}
+        epochs = {at: each.leader_epoch for at, each in latest.items() if each.leader_epoch >= 0}
+        return earliest, Offsets(ends, _ids(topology, chosen), epochs)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         most = self._options.most_offsets_per_trigger
@@ -212,7 +257,7 @@ def _at_most(now: Offsets, target: Offsets, begun: Offsets) -> Offsets:
     most = {at: max(target.next.get(at, 0), begun.next.get(at, 0)) for at in now.next}
     known = target.next.keys() | begun.next.keys()
     kept = {at: min(end, most[at]) for at, end in now.next.items() if at in known}
-    return Offsets(kept, {at.topic: now.ids[at.topic] for at in kept})
+    return Offsets(kept, {at.topic: now.ids[at.topic] for at in kept}, now.epochs)
 
 
 def following(
@@ -226,13 +271,18 @@ def following(
     losses = list(_losses(begun, earliest, now))
     if losses and fail_on_data_loss:
         raise losses[0]
-    starts = {}
-    for at, end in now.next.items():
-        carried_on = at in begun.next and not _replaced(begun, now, at)
-        starts[at] = min(begun.next[at] if carried_on else earliest[at], end)
+    carried_on = {at for at in now.next if at in begun.next and not _replaced(begun, now, at)}
+    starts = {
+        at: min(begun.next[at] if at in carried_on else earliest[at], end)
+        for at, end in now.next.items()
+    }
     sizes = {at: end - starts[at] for at, end in now.next.items()}
     taken = sizes if most is None else _shares(sizes, most)
-    return Offsets({at: starts[at] + taken[at] for at in starts}, now.ids)
+    ends = {at: starts[at] + taken[at] for at in starts}
+    # A new leader alone is no news: Spark would run a batch for it, with nothing in it.
+    stand_still = {at for at in carried_on if ends[at] == begun.next[at]}
+    epochs = {at: (begun if at in stand_still else now).epochs.get(at) for at in ends}
+    return Offsets(ends, now.ids, {at: each for at, each in epochs.items() if each is not None})
 
 
 def _losses(
