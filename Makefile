@@ -47,6 +47,7 @@ pages: $(READY)
 	@$(BIN)/python -m tools.make_python_reference
 	@$(BIN)/python -m tools.make_config_reference
 	@$(BIN)/python -m tools.make_diagrams
+	@$(BIN)/python -m benchmarks.page
 
 docs: pages ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

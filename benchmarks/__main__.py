@@ -12,18 +12,16 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from time import perf_counter
 
 from rich.console import Console
 
 from benchmarks.machine import this_machine
+from benchmarks.page import HISTORY, PAGE, record
 from benchmarks.registry import BENCHMARKS, Benchmark, Setting, chosen
-from benchmarks.report import as_json, as_markdown, print_report, record, times
+from benchmarks.report import as_json, as_recorded, print_report, times
 from benchmarks.result import Result
 from benchmarks.segments import GIB, parse_size
-
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wide = None if sys.stdout.isatty() else 200
         print_report(Console(width=wide), machine, results)
     if asked.record:
-        record(PAGE, as_markdown(machine, setting.size, results))
+        record(PAGE, HISTORY, as_recorded(machine, setting.size, results))
     return 1 if any(result.met is False for result in results) else 0
 
 
@@ -54,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--size", type=_size, default=GIB, help="of the segments; 1GiB")
     parser.add_argument("--repeat", type=_positive, default=5, help="the best of so many rounds; 5")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-    parser.add_argument("--record", action="store_true", help=f"append it to docs/{PAGE.name}")
+    parser.add_argument("--record", action="store_true", help=f"write it to docs/{PAGE.name}")
     parser.add_argument(
         "--keep", action="store_true", help="keep the files of the Kafka that wrote the segments"
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
+from itertools import groupby
 from typing import Any
 
 from rich.console import Console
@@ -15,6 +15,7 @@ from rich.table import Table
 
 from benchmarks.machine import Machine
 from benchmarks.measure import By, Measure
+from benchmarks.page import Recorded
 from benchmarks.result import Result, Unit
 
 HEADINGS = ("benchmark", "case", "by", "ours", "peer", "theirs", "ratio", "goal", "")
@@ -114,19 +115,18 @@ def as_json(machine: Machine, results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def as_markdown(machine: Machine, size: int, results: Sequence[Result]) -> str:
-    """A section of docs/benchmarks.md, by whose heading one finds what was measured."""
+def as_recorded(machine: Machine, size: int, results: Sequence[Result]) -> list[Recorded]:
+    """What docs/benchmarks.md keeps of a run: a section for each benchmark."""
+    return [
+        Recorded(name, machine.date, _section(machine, size, list(rows)))
+        for name, rows in groupby(results, key=lambda result: result.benchmark)
+    ]
+
+
+def _section(machine: Machine, size: int, results: Sequence[Result]) -> str:
     head, *rest = machine.lines()
-    date, _, where = head.partition(" · ")
-    names = ", ".join(dict.fromkeys(result.benchmark for result in results))
     rows = [HEADINGS, tuple("---" for _ in HEADINGS), *(cells(result) for result in results)]
     table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
     notes = "\n".join(f"* {line}" for line in [*rest, *verdict(results)])
-    on = f"{size / (1 << 20):.0f} MiB of segments, on {where}."
-    return f"### {date} · {names}\n\n{on}\n\n{notes}\n\n{table}\n"
-
-
-def record(page: Path, section: str) -> None:
-    """Append a run to the page that keeps them."""
-    text = page.read_text(encoding="utf-8").rstrip("\n")
-    page.write_text(f"{text}\n\n{section}", encoding="utf-8")
+    on = f"{size / (1 << 20):.0f} MiB of segments, on {head.partition(' · ')[2]}."
+    return f"{on}\n\n{notes}\n\n{table}"

@@ -30,7 +30,7 @@ class TimesAsFast:
     times: float
 
     def __str__(self) -> str:
-        return f"≥ {self.times:g}×"
+        return f"≥ {self.times:.3g}×"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,12 @@ import sys
 from functools import partial
 from importlib import import_module
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from benchmarks import report
-from benchmarks.__main__ import PAGE, main
+from benchmarks.__main__ import main
 from benchmarks.machine import Machine
 from benchmarks.measure import Answering, By, Measure, race, timed_process
 from benchmarks.registry import BENCHMARKS, chosen
@@ -210,18 +209,6 @@ def test_results_are_json_with_their_verdict() -> None:
     (row,) = said["results"]
     assert (row["met"], row["goal"], row["by"]) == (True, "≥ 10×", "CPU")
     assert row["ratio"] == pytest.approx(50)
-
-
-def test_a_recorded_run_is_appended_to_the_page(tmp_path: Path) -> None:
-    page = tmp_path / "benchmarks.md"
-    page.write_text("# Benchmarks\n\n## Results\n", encoding="utf-8")
-    for _ in range(2):
-        report.record(page, report.as_markdown(MACHINE, GIB, [result(goal=TimesAsFast(10))]))
-    text = page.read_text(encoding="utf-8")
-    assert text.startswith("# Benchmarks\n\n## Results\n\n### 2026-11-15 · decode\n")
-    assert text.count("1024 MiB of segments, on A processor, 2 cores, ") == 2
-    assert text.count("| decode | a case | CPU | 50 M/s, 2 s |") == 2
-    assert PAGE.exists()
 
 
 def test_a_busy_machine_is_said_to_be_busy() -> None:
