@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any
 
 import pytest
@@ -105,6 +106,27 @@ def test_dead_letters_are_listed_with_what_became_of_them(
     assert later.json["letters"] == []
     status = run_sexton("retry", "status", *about(freed))
     assert status.code == 0 and status.json["summary"]["freed"] == 2
+
+
+def test_a_key_of_any_bytes_can_be_named(servers: str, run_sexton: RunSexton) -> None:
+    """A shell passes them on as they are: --key $'\\xfe7'."""
+    typed, shown = os.fsdecode(b"\xfe7"), "\\xfe7"
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce("orders", b"broken", b"\xfe7")
+    assert producer.flush(PATIENCE_S) == 0
+    with service(servers, [b"broken"], at_ceiling="held") as retry:
+        until(lambda: retry.count("dead") == 1, "it is held", PATIENCE_S)
+    letters = run_sexton("retry", "dead", "--key", typed, *about(servers))
+    assert letters.code == 0, letters.stderr
+    assert [each["key"] for each in letters.json["letters"]] == [shown]
+    told = run_sexton("retry", "explain", typed, *about(servers))
+    assert told.json["summary"] == {"key": shown, "locked": True, "depth": 1}
+    assert (
+        f"{shown} has waited" in run_sexton("retry", "explain", typed, *about(servers)[:-2]).stdout
+    )
+    for order in ("skip", "redrive"):
+        tried = run_sexton("retry", order, "--key", typed, "--dry-run", *about(servers))
+        assert [row["key"] for row in tried.json["orders"]] == [shown], tried.stderr
 
 
 def test_the_status_reads_the_newest_letters_only_and_says_so(

@@ -24,6 +24,7 @@ from sexton.cli.retry_reach import (
     ModeOption,
     RetryTopicOption,
     TopicOption,
+    key_bytes,
     key_text,
     names_of,
 )
@@ -90,7 +91,7 @@ def command(
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
     since_ms = None if since is None else moment_ms(since, "--since")
-    wanted = None if key is None else key.encode()
+    wanted = None if key is None else key_bytes(key)
 
     async def work(client: Client) -> list[tuple[Letters, Seen]]:
         from sexton.retry.looking import look_with_letters

@@ -26,6 +26,8 @@ from sexton.cli.retry_reach import (
     ModeOption,
     RetryTopicOption,
     TopicOption,
+    key_bytes,
+    key_text,
     lock_row,
     names_of,
 )
@@ -60,7 +62,8 @@ def command(
 ) -> None:
     """Say why a key waits: its messages in order, what the first one waits for, what to do."""
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
-    wanted = key.encode()
+    wanted = key_bytes(key)
+    shown = key_text(wanted) or ""
 
     async def work(client: Client) -> list[Lock]:
         from sexton.retry.looking import locks_of, look, reasons
@@ -82,9 +85,9 @@ def command(
         named |= {"--locks-topic": locks_topic, "--dead-topic": dead_topic}
         named |= {"--mode": None if mode == MODE else mode}
         with_options = _options(named, reach)
-        for line in story(key, locks, with_options):
+        for line in story(shown, locks, with_options):
             out.say(line)
-        out.summarize(key=key, locked=bool(locks), depth=len(locks))
+        out.summarize(key=shown, locked=bool(locks), depth=len(locks))
 
 
 def _options(named: dict[str, str | None], reach: Reach) -> str:

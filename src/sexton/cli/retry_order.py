@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
 from sexton.cli.output import Output
-from sexton.cli.retry_reach import ORDERS, key_text, not_yet, operator
+from sexton.cli.retry_reach import ORDERS, key_bytes, key_text, not_yet, operator
 
 if TYPE_CHECKING:
     from sexton.client.client import Client
@@ -66,6 +66,7 @@ def choose(
     from sexton.retry.looking import task_of
 
     by_partition = {each.name.partition: each for each in seen}
+    wanted = None if key is None else key_bytes(key)
     chosen: list[Chosen] = []
     for text in dict.fromkeys(texts or ()):  # once, however often it is named
         name, message = task_of(names, text)
@@ -79,7 +80,7 @@ def choose(
         chosen.append(Chosen(name, message, held.key if held else None, waits, orphan_at))
     for each in seen:
         for message, held in sorted(each.task.pending.held.items()):
-            if (all_held and held.dead) or (key is not None and held.key == key.encode()):
+            if (all_held and held.dead) or (wanted is not None and held.key == wanted):
                 chosen.append(Chosen(each.name, message, held.key, waits=True))
     return chosen
 

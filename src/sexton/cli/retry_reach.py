@@ -79,6 +79,11 @@ def names_of(
     return Names.of(topic, group, retry, locks, dead)
 
 
+def key_bytes(typed: str) -> bytes:
+    """A key as the shell passed it on, also if it is not UTF-8."""
+    return typed.encode("utf-8", "surrogateescape")
+
+
 def key_text(key: bytes | None) -> str | None:
     return None if key is None else key.decode(errors="backslashreplace")
 
