@@ -40,7 +40,9 @@ PathOption = Annotated[
 
 MaxOption = Annotated[
     float | None,
-    typer.Option("--max-mb-per-s", help="Read at most so fast from each broker.", min=0.001),
+    typer.Option(
+        "--max-mb-per-s", help="Read at most so fast from each broker.", min=0.001, max=1_000_000
+    ),
 ]
 SinceOption = Annotated[
     str | None,

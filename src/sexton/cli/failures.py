@@ -112,6 +112,8 @@ def failure_of(error: BaseException, command: str = "") -> Failure:
             return _usage_failure(error, command)
         case _ if is_interrupt(error):
             return Failure("interrupted", "interrupted", "stopped by the user", None, INTERRUPTED)
+        case ValueError() if (given := _not_utf_8(error)) is not None:
+            return Failure("usage", given, "is not UTF-8, as Kafka's names are", None, USAGE)
         case OSError() if error.filename is not None and error.strerror:
             return _refused_by_the_system(error, os.fsdecode(error.filename))
         case OSError() if error.errno in FULL:  # which says no name: it is met in a write
@@ -120,6 +122,17 @@ def failure_of(error: BaseException, command: str = "") -> Failure:
             name = type(error).__name__
             hint = f"this is a bug in sexton; set {DEBUG_VARIABLE}=1 to see the traceback"
             return Failure("unexpected", name, str(error) or "no message", hint, FAILED)
+
+
+def _not_utf_8(error: ValueError) -> str | None:
+    """What somebody has typed that cannot be said to Kafka; a shell passes on any bytes."""
+    met = error.__cause__ if isinstance(error.__cause__, UnicodeEncodeError) else error
+    if not isinstance(met, UnicodeEncodeError):
+        return None
+    try:
+        return os.fsencode(met.object).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # nothing that a shell gave us
+        return None
 
 
 def _refused_by_the_system(error: OSError, subject: str) -> Failure:

@@ -26,6 +26,7 @@ ThrottleOption = Annotated[
         metavar="MB/S",
         help="Copy at most so fast, by Kafka's replication throttle.",
         min=0.001,
+        max=1_000_000,
     ),
 ]
 StateOption = Annotated[

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 import types
@@ -18,6 +19,8 @@ from sexton.cli.options import FormatOption
 from sexton.cli.output import Output
 from sexton.cli.registry import Entry, Group
 from sexton.cli.writers import Format
+from sexton.protocol.codec import encode
+from sexton.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.conftest import RunSexton
 
 BUG_HINT = "this is a bug in sexton; set SEXTON_DEBUG=1 to see the traceback"
@@ -237,3 +240,21 @@ def test_a_question_to_nobody_is_answered_by_what_to_add() -> None:
 def test_what_the_operating_system_refuses_has_a_remedy(error: OSError, hint: str | None) -> None:
     failure = failure_of(error)
     assert (failure.kind, failure.subject, failure.hint) == ("os-error", "x", hint)
+
+
+def test_a_name_that_is_not_utf_8_is_no_bug_of_ours() -> None:
+    request = MetadataRequest([MetadataRequestTopic(name=os.fsdecode(b"caf\xe9"))])
+    with pytest.raises(ValueError, match="surrogates not allowed") as error:
+        encode(request, 12)
+    failure = failure_of(error.value)
+    assert (failure.subject, failure.why) == (r"caf\xe9", "is not UTF-8, as Kafka's names are")
+    assert (failure.kind, failure.exit_code) == ("usage", 2)
+
+
+def test_a_speed_without_an_end_is_wrong_usage(run_sexton: RunSexton) -> None:
+    for arguments in (
+        ("audit", "x", "--max-mb-per-s", "inf"),
+        ("repair", "x", "--throttle", "1e400"),
+    ):
+        refused = run_sexton(*arguments, "-b", "localhost:1")
+        assert (refused.code, "is too large: at most 1000000" in refused.stderr) == (2, True)

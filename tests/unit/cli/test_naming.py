@@ -6,7 +6,7 @@ import pytest
 
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
-from sexton.cli.durations import milliseconds, span_ms
+from sexton.cli.durations import milliseconds, moment_ms, span_ms
 from sexton.cli.naming import place_named, topic_and_partition, topics_and_partitions
 
 
@@ -26,6 +26,29 @@ def test_what_is_no_span_of_time(text: str) -> None:
     assert span_ms(text) is None
     with pytest.raises(ConfigError, match="--for"):
         milliseconds(text, "--for")
+
+
+@pytest.mark.parametrize("text", ["101000w", pytest.param("9" * 400 + "s", id="many digits")])
+def test_a_span_that_nobody_lives_to_see_the_end_of(text: str) -> None:
+    with pytest.raises(ConfigError, match="longer than a hundred years"):
+        milliseconds(text, "--for")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("6h", 1_000), ("1w", 0), ("1969-12-31", 0), ("2000-01-01T00:00", 946_684_800_000),
+        ("1700000000000", 1_700_000_000_000), ("123", None), ("-5", None), ("--5", None),
+        ("99y", None), pytest.param("9" * 5_000, None, id="many digits"),
+        pytest.param("9" * 400 + "d", 0, id="before there was anything"),
+    ],
+)  # fmt: skip
+def test_a_moment(text: str, expected: int | None) -> None:
+    if expected is None:
+        with pytest.raises(ConfigError, match="--since"):
+            moment_ms(text, "--since", 6 * 3_600_000 + 1_000)
+    else:
+        assert moment_ms(text, "--since", 6 * 3_600_000 + 1_000) == expected
 
 
 def test_a_colon_names_a_partition() -> None:
