@@ -24,7 +24,7 @@ from sexton.base.errors import ConfigError, Missing, Refused, SextonError
 from sexton.base.extras import EXTRAS, missing
 from sexton.base.kafka_errors import KafkaError
 from sexton.cli.interrupts import is_interrupt
-from sexton.report.prose import folded
+from sexton.report.prose import folded, harmless
 
 FAILED = 1
 USAGE = 2
@@ -195,6 +195,7 @@ def print_failure(failure: Failure, error: BaseException, stderr: TextIO) -> Non
 
 def fitting(line: str, stream: TextIO) -> str:
     """On a terminal folded between words, which it would not do itself; whole for a file."""
+    line = harmless(line)
     if not stream.isatty():
         return line
     return "\n  ".join(folded(line, get_terminal_size().columns - 2))

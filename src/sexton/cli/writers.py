@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from sexton.base.findings import Finding
 from sexton.cli.failures import Failure, is_lively
 from sexton.report.findings import finding_lines, finding_object, finding_row, finding_text
-from sexton.report.prose import folded
+from sexton.report.prose import folded, harmless
 from sexton.report.tables import Cell, Column, Row, cell_text, plain_lines, print_rich, tsv_line
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class PlainWriter:
 
     def say(self, text: str | Text) -> None:
         self.began = True
-        self.stdout.write(f"{text}\n")
+        self.stdout.write(harmless(str(text)) + "\n")
 
     def end(self, ending: Ending) -> None:
         if ending.summary:

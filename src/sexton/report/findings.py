@@ -64,7 +64,7 @@ def finding_lines(finding: Finding, width: int | None) -> Iterator[str]:
         if text:
             yield from _wrapped(one_line(text), width)
     if finding.remedy:
-        yield from _wrapped(f"→ {finding.remedy}", width, hang=2)
+        yield from _wrapped(f"→ {one_line(finding.remedy)}", width, hang=2)
 
 
 def heading_lines(severity: Severity, code: str, where: str, width: int | None) -> list[str]:

@@ -10,8 +10,15 @@ import re
 from collections.abc import Iterator
 from textwrap import wrap
 
+from sexton.report.tables import one_line
+
 _COMMAND = re.compile(r"`[^`]*`")
 _HELD = "\xa0"  # a space at which no line is broken
+
+
+def harmless(text: str) -> str:
+    """No terminal is steered by it: an id or a key in a sentence may hold any characters."""
+    return "\n".join(map(one_line, text.expandtabs(4).split("\n")))
 
 
 def folded(text: str, width: int) -> Iterator[str]:

@@ -50,6 +50,22 @@ def everything(out: Output) -> None:
     out.summarize(records=2)
 
 
+@pytest.mark.parametrize("stdout", [io.StringIO, Terminal])
+def test_no_id_or_key_in_a_sentence_steers_a_terminal(stdout: type[io.StringIO]) -> None:
+    steering = "a\x1b]0;b\x07"  # a new title for the window
+
+    def speak(out: Output) -> None:
+        out.say(f"Broker 1 coordinates {steering}.\nWait.")
+        out.finding(Finding("hanging", "note", steering, steering, {"id": steering}, steering))
+        out.incomplete(steering, f"cannot be asked: {steering}")
+        raise CorruptLog(steering, steering, steering)
+
+    _, told, aside = say(Format.table, speak, stdout())
+    assert told.startswith("Broker 1 coordinates a\\x1b]0;b\\x07.\nWait.\n")
+    assert told.count("\\x1b]0;b") == 5 and aside.count("\\x1b]0;b") == 5
+    assert "\x07" not in told + aside and "\x1b]" not in told + aside
+
+
 def test_the_table_is_for_people() -> None:
     code, stdout, stderr = say(Format.table, everything)
     assert stdout == (
