@@ -3,7 +3,7 @@
     fingerprints, numbers, offsets ──▶ a table for each rule ──events──▶ what to tell
 
 Where the arrays come from is someone else's concern: records of a log (`validating`), or rows of a
-DataFrame. Who tells of a row (`Teller`) is asked only when something is wrong with it.
+DataFrame. What a row says in words (`Teller`) is asked for only when something is wrong with it.
 
 A stream goes on with `go_on`, and keeps `changes` between its steps.
 """

@@ -84,7 +84,7 @@ def judge_key(
         outcome = judge_outcome(partition, case.record, case.showing, hiding)
         findings.append(outcome)
         if outcome.code != COMMITTED_AS_ABORTED or outcome.verdict.certainty != "certain":
-            return findings  # it was aborted; or so it may be, and who has nothing of it is right
+            return findings  # it was, or may have been, aborted: to have nothing of it is right
     if without:
         findings.append(_removed(replace(case, lacking=without), replicas))
     return findings

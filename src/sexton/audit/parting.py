@@ -24,7 +24,7 @@ UNKNOWN = "each checksum is right, and the logs do not tell which of them has th
 
 
 def parted(held: Mapping[int, Slot]) -> str:
-    """What is to be said of who is right; `held` by node, what it holds of what differs."""
+    """What the leader epochs hint at; `held`: each node's record at the offset in question."""
     nodes: dict[int, list[int]] = {}
     for node, slot in held.items():
         nodes.setdefault(slot.leader_epoch, []).append(node)

@@ -1,7 +1,7 @@
 """How large is a table of keys? A power of two of slots, so that a hash finds its slot by a mask.
 
-A table that is too full has every key looked for in many places: who makes one says how full it
-may be.
+In a table that is too full every key is looked for in many places: whoever makes one says how full
+it may be.
 """
 
 from __future__ import annotations

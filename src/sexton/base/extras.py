@@ -1,8 +1,8 @@
 """Which extra brings a package that is not there?
 
-`pip install sexton` is lean; what only some commands need comes with an extra. Who needs such a
-package either asks before it begins, or lets the import fail: the command line gives both the same
-words.
+`pip install sexton` is lean; what only some commands need comes with an extra. Code that needs such
+a package either asks before it begins, or lets the import fail: the command line gives both the
+same words.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Slot:
 
 @dataclass(slots=True, eq=False)
 class _Nobody:
-    """Who has asked for no answer (acks=0).
+    """A caller that has asked for no answer (acks=0).
 
     The only way to say that something went wrong is to close the connection, as Kafka does. A
     producer then asks anew who leads; else it would go on sending to who does not, for minutes.
@@ -264,7 +264,7 @@ class Connection:
         self._take_frames()
 
     def _is_acceptable(self, size: int, key: int | None) -> bool:
-        """A frame that begins so; who announces too much is not waited for."""
+        """May a frame begin so? One that announces too much is not waited for."""
         limits = self._limits
         if not 0 <= size <= limits.socket_request_max_bytes:
             self.hang_up(f"a request of {size} bytes")
@@ -316,7 +316,7 @@ class Connection:
             self._deliver(Asked(slot, request, version))
 
     def _is_consumers(self, request: FetchRequest) -> bool:
-        """Brokers of a cluster copy from each other elsewhere: who claims to be one here is none.
+        """Brokers copy from each other elsewhere: whoever claims to be one here is none.
 
         What a follower has fetched counts as copied, and the high watermark moves over it.
         """

@@ -206,7 +206,7 @@ class Metrics:
         yield "kafka_server_replicamanager_isrexpands_total", (), chronicle.isr_expands
 
     def _of_image(self, prefix: str) -> Iterator[Sample]:
-        """Who is alive, only a controller knows: without one these are not there."""
+        """Only a controller knows who is alive: without one these are not there."""
         image = self._cluster.image
         partitions = list(image.partitions.values())
         leaderless = sum(1 for p in partitions if p.leader == NO_LEADER)

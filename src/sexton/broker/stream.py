@@ -50,7 +50,7 @@ class Stream(Protocol):
 
     @property
     def peer_has_gone(self) -> bool:
-        """Whether it is known that nobody sends any more: who does not read does not notice."""
+        """Whether it is known that nobody sends any more: that shows only while one reads."""
 
     def close(self) -> None: ...
 

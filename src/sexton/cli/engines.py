@@ -40,7 +40,7 @@ MasterOption = Annotated[str, typer.Option("--master", metavar="URL", help="Spar
 
 
 def engine_for(chosen: Engine | None, master: str) -> Engine:
-    """Who names a master wants it to be used, whatever is installed here."""
+    """A master that is named is meant to be used, whatever is installed here."""
     if master != THIS_MACHINE:
         if chosen is Engine.local:
             hint = "leave out one of them"

@@ -169,7 +169,7 @@ def show(out: Output, status: Status, topics: list[TopicStatus] | None = None) -
 
 
 def view_of(status: Status) -> View:
-    """For who stays and watches; findings have no room there, but are counted."""
+    """For --watch; findings have no room there, but are counted."""
     told = [f"topics {len(status.topics)}", f"held {_held(status.topics)}"]
     if status.findings:
         told.append(f"{many(len(status.findings), 'finding')} (without --watch they are told)")

@@ -58,7 +58,7 @@ def prepare_streams() -> None:
 
 
 def _open_what_is_closed() -> None:
-    """Who starts us without a stream (`>&-`) wants silence there; Python gives us None for it.
+    """Whoever starts us without a stream (`>&-`) wants silence there; Python has None for it.
 
     The stream's number is taken too: the next file or socket would get it, and our words with it.
     """

@@ -88,7 +88,7 @@ IntervalOption = Annotated[
 
 
 def refuse_interval(context: typer.Context, option: str) -> None:
-    """Who looks once: there is no next look, unless `option` is given."""
+    """There is no next look, unless `option` is given."""
     given = context.get_parameter_source("interval")
     if given is not None and given.name == "COMMANDLINE":
         hint = f"add {option}, or leave it out"

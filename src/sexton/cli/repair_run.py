@@ -143,7 +143,7 @@ class _Run:
         return None
 
     def _check_meant(self, notes: Notes, cluster_id: str) -> None:
-        """--state may name any file; who goes on with another topic would audit the wrong one."""
+        """--state may name any file: is it about this topic of this cluster?"""
         path = str(self.file.path)
         if notes.cluster_id != cluster_id:
             why = f"has the notes of a repair in the cluster {notes.cluster_id}, not {cluster_id}"

@@ -7,7 +7,8 @@
 The first question is always what the broker speaks (ApiVersions); after that each request goes out
 in the highest version that both sides have and the caller accepts. A broker that does not answer in
 time costs the connection: whatever is behind the lost answer could not be told from it. That holds
-for an answer that nobody waits for any more, too: who gives up early would never notice otherwise.
+for an answer that nobody waits for any more, too: else a caller that gives up early would never
+notice.
 
 Bytes are read into the frame that will be decoded, and records stay views of it: nothing is copied.
 TLS is the stream below (`ClientConfig.tls`); who must say a password does so in
@@ -267,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _hint(self) -> str | None:
-        """Who wants TLS or a password hangs up on whoever begins with something else."""
+        """A port that wants TLS or a password hangs up on whoever begins with something else."""
         return None if self._is_understood else WRONG_PROTOCOL
 
     def _hang_up(self, why: str, hint: str | None = None) -> None:

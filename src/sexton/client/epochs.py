@@ -1,4 +1,4 @@
-"""Does the log of who leads now have what was read from somebody else? Its epochs tell (KIP-320).
+"""Does the leader's log have what was read from an earlier one? Its epochs tell (KIP-320).
 
     read up to 8, the last record of epoch 2
     ──▶ where does epoch 2 end in your log?    at 8 or later: all of it is there
@@ -42,7 +42,7 @@ class EpochEnd(NamedTuple):
 async def epoch_end(
     client: Client, at: TopicPartition, epoch: int, least_epoch: int, patience: Patience
 ) -> EpochEnd | None:
-    """In the words of who leads in `least_epoch` or after it; None: unknown.
+    """By the word of a leader of `least_epoch` or a later one; None: unknown.
 
     Whoever has read to a later offset, the last record of that epoch, has read what is gone.
     """

@@ -196,7 +196,7 @@ class PartitionReader:
 
 
 def _check_epoch(leader: Replica, before: Replica) -> None:
-    """Epochs never go back: who leads in an earlier one has been replaced."""
+    """Epochs never go back: a leader of an earlier one has been replaced."""
     if 0 <= leader.leader_epoch < before.leader_epoch:
         why = f"{leader} leads in epoch {leader.leader_epoch}, or believes so"
         hint = f"it was read in epoch {before.leader_epoch}; a topic made again begins anew"

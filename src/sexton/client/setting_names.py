@@ -33,7 +33,7 @@ OF_SECURITY = frozenset({
 USED = OF_SECURITY | {
     "bootstrap.servers", "metadata.broker.list", "client.id", "request.timeout.ms",
 }  # fmt: skip
-# Who passes over where the cluster is finds another one, or none.
+# Not to be passed over: without it another cluster would be found, or none.
 CONTROLLERS = "bootstrap.controllers"
 # As Apache Kafka 3.9 and 4.3 and librdkafka 2.16 list them, without what only a program can give.
 PASSED_OVER = frozenset({

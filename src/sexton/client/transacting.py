@@ -231,10 +231,10 @@ async def replace_offset(
     committed: Committed,
     patience: Patience = PROMPT,
 ) -> dict[TopicPartition, Committed]:
-    """The same. Says what is committed now, there and elsewhere, as who has taken it has that.
+    """The same. Says what is committed now, there and elsewhere, by the coordinator that took it.
 
-    Who was replaced as the coordinator takes nothing, so this one knew all that had been committed;
-    and it has forgotten nothing since, on a connection that has lasted.
+    A coordinator that was replaced takes nothing, so this one knew all that had been committed; and
+    it has forgotten nothing since, on a connection that has lasted.
     """
     await _join(client, transaction, group, patience)
 

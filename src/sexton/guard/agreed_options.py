@@ -44,7 +44,7 @@ async def agreed(client: Client, place: Place, names: Sequence[str]) -> dict[str
             return said[0]
         if time.monotonic() > deadline:
             raise _in_vain(place, len(said), len(brokers), enough)
-        client.look_elsewhere()  # who is cut off names brokers that are down
+        client.look_elsewhere()  # a broker that is cut off names others that are down
         await asyncio.sleep(PAUSE_S)
 
 

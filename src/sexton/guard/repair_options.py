@@ -8,7 +8,7 @@ the copying to be slow gets Kafka's replication throttle.
 Four rules, as in the guard: what was there is noted before it is changed; what is there already is
 not ours and stays; only what still has our value is put back, all else is somebody's new wish; and
 nobody is believed alone, for a broker that is behind shows a topic as it was before a guard froze
-it, and who puts that back sets the topic free.
+it, and to put that back would set the topic free.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class HeldOptions:
     def _note(self, held: Held) -> None:
         """What was there before; if it is ours and somebody has changed it, their wish counts.
 
-        What we have set ourselves is no wish: who goes on with another throttle finds his own.
+        What we have set ourselves is no wish: a run with another --throttle finds the first one's.
         """
         others = [each for each in self.notes.options if _at(each) != _at(held)]
         for each in self.notes.options:

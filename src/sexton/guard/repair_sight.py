@@ -4,8 +4,8 @@ Before a replica is thrown away enough others must be in sync. A broker that is 
 controller goes on to say that all are. So the brokers of the replicas are asked, each by its own,
 two at least if there are several:
 
-    the highest leader epoch     is the newest; two must have it, and who has another has no say
-    in sync                      who is so in each of the newest: the worst counts
+    the highest leader epoch     is the newest; two must have it, and those with another have no say
+    in sync                      those that are so in each of the newest: the worst counts
     min.insync.replicas          the highest that any of them has, now and not when it was planned
     replicas, or topic id        if they differ, somebody has old news: ask again, for a while
 
@@ -30,7 +30,7 @@ from sexton.machines.guard_views import SEVERAL
 from sexton.machines.repair import Sight
 
 MIN_INSYNC: Final = "min.insync.replicas"
-ANSWER_S: Final = 5.0  # who takes longer has no say
+ANSWER_S: Final = 5.0  # a broker that takes longer has no say
 
 
 @dataclass(frozen=True, slots=True)

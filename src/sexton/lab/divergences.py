@@ -361,7 +361,8 @@ late_epoch: Final = Scenario(
     About(3, 4, 30),
     "tombstone-divergence",
     first_replicas=(AWAY, NEXT),
-    # Who is held back stays in sync. Longer sessions would not do: a guard has to hear who died.
+    # A follower that is held back stays in sync. Longer sessions would not do: a guard has to hear
+    # who died.
     broker_options={"replica.lag.time.max.ms": 60_000},
     held_by=MIN_LAG,
     remark="No log tells the audit that the key was never committed: it looks as if it had been"

@@ -212,8 +212,8 @@ class Stage:
     def dies_as_leader_with(self, key: str) -> None:
         """Broker 3 leads, and dies with a record that nobody has copied.
 
-        It is all one step: who is held back for long is taken for dead. The first record after that
-        may be on its way already, so it is one that does not matter.
+        It is all one step: a broker that is held back for long is taken for dead. The first record
+        after that may be on its way already, so it is one that does not matter.
         """
         self.cluster.hold_back(NEXT)
         try:

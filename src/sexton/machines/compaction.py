@@ -24,14 +24,15 @@ behind what the group relied on, and each rule closes one way in which it could:
 
     * A replica that has not registered in this term counts as unknown: silence holds the group.
     * Reports replace one another and die with the term: an old one may be about a lost disk.
-    * Who registers below MTRO or MXRO has an older disk than it once reported: it starts empty.
+    * A replica that registers below MTRO or MXRO has an older disk than it reported: it starts
+      empty.
     * An empty log begins with the leader's MTRO and MXRO, for what it copies is that clean.
     * An announcement counts in its own term only; MTRO and MXRO never move back.
     * The controller knows of new minima before anybody acts on them: it must not elect a replica
       that is below (`may_lead`).
     * A follower's own offsets rise by its own cleaning only, never by an announcement.
-    * After committed records were lost, everybody else discards and copies anew, also who comes
-      back terms later: the controller remembers the term.
+    * After committed records were lost, every other replica discards and copies anew, even one that
+      comes back terms later: the controller remembers the term.
 
 Nothing here delays a write. An absent replica holds the minima where they are: safety is promised,
 cleaning up is best effort.
@@ -79,9 +80,7 @@ class Register:
     node: NodeId
     term: Term
     session: Session
-    assignment: (
-        int  # the controller numbers assignments: one that was removed and added starts empty
-    )
+    assignment: int  # its number: a replica that was removed and added again has another one
     began_in: Term  # the term in which this log last started empty; -1: before anyone can tell
     progress: Progress
 

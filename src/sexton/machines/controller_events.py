@@ -32,8 +32,8 @@ class ControllerConfig:
     producer_ids_per_block: int = 1000
     # A new cluster is given this id, and keeps it; chosen by chance by whoever starts it.
     cluster_id: str = ""
-    # Who is preferred leads again, looked at this often. Kafka does so by default; here a leader
-    # stays unless somebody asks for it, for who tests failovers wants it where it is.
+    # Whether preferred replicas get the lead back by themselves. In Kafka they do by default; here
+    # a leader stays where it is until somebody asks, which is what a test of failovers wants.
     auto_leader_rebalance_enable: bool = False
     leader_imbalance_check_interval_seconds: int = 300
 
@@ -84,8 +84,8 @@ class AlterIsr:
     leader_epoch: int
     partition_epoch: int
     isr: tuple[NodeId, ...]
-    # The registration under which each of them fetched, in the same order (KIP-903): who has
-    # started again since may have lost what it had. Empty, or -1: the leader does not know.
+    # The registration under which each of them fetched, in the same order (KIP-903): a broker that
+    # has started again since may have lost what it had. Empty, or -1: the leader does not know.
     broker_epochs: tuple[int, ...] = ()
     again: bool = False  # it was asked for before, and no answer came
 

@@ -48,7 +48,7 @@ def assign_range(members: Subscribers, counts: Counts) -> dict[str, Partitions]:
 
 
 def _stretches(count: int, had: dict[str, tuple[int, ...]]) -> dict[str, list[int]]:
-    """One topic's partitions: `quota` for each, and one more for some, first for who had more."""
+    """`quota` partitions of a topic for each; one more for some, first those that had more."""
     quota, extra = divmod(count, len(had))
     kept: dict[str, list[int]] = {}
     wanted: dict[str, int] = {}

@@ -2,8 +2,8 @@
 
 A member brings the protocols that it knows (for consumers: assignors), the best first, each with
 its own metadata. The group uses one that all of them know, chosen by votes. One member is its
-leader, who will work out the assignment; who has a `group.instance.id` is static, and keeps its
-place when it comes back under another member id.
+leader, who will work out the assignment. A member with a `group.instance.id` is static: it keeps
+its place when it comes back under another member id.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What does a member say with a ConsumerGroupHeartbeat, and may it say that?
 
-What it leaves out is as it was. Who joins, or has missed an answer, says everything, and is told
-everything.
+What it leaves out is as it was. A member that joins, or has missed an answer, says everything, and
+is told everything.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def owned(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
 
 
 def wants_all(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Who joins, or says everything, because it does not know whether it was heard."""
+    """The member joins, or says everything because it does not know whether it was heard."""
     subscribes = (
         request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     )

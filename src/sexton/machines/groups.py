@@ -277,7 +277,7 @@ class Groups:
         clock_ms: int,
         transactional: bool = False,
     ) -> KafkaError:
-        """Who commits without a group makes one. A member that does is alive."""
+        """A commit to a group that is not there makes it. A member that commits is alive."""
         self._desk.clock_ms = clock_ms
         group = self.groups.get(group_id)
         if group is None:

@@ -14,10 +14,10 @@ on; none of them can be removed before `delete.retention.ms` is over, for the cl
 when it is first cleaned. So it is enough to be faster than that, and the guard knows how fast it is
 (`guard_promise`). A pass that runs already is not stopped, and need not be.
 
-The order of looks matters. Options are looked at *before* the memory is read to its end: who sees a
-value that a guard has set sees that guard's note, too, which was there earlier. After a note was
-written the memory is read again up to it, and what all notes together say is done; another guard
-may have been faster. The rules for one topic are in `guard_decisions`.
+The order of looks matters. Options are looked at *before* the memory is read to its end: if they
+show a value that a guard has set, the memory shows that guard's note, which was there earlier.
+After a note was written the memory is read again up to it, and what all notes together say is done;
+another guard may have been faster. The rules for one topic are in `guard_decisions`.
 
 This machine has no clock, no network and no files: `guard/` gives it these, tests give it worse.
 """

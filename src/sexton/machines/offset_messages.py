@@ -148,7 +148,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class AppendFailed:
-    """The batch is not in the log and never will be. Who does not know says nothing."""
+    """The batch is not in the log and never will be. A shell that is not sure says nothing."""
 
     token: Token
     error: KafkaError

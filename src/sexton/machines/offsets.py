@@ -10,7 +10,7 @@ says how), as far as that is replicated:
 
 A commit is answered when its record is below the high watermark; only then can it be fetched, for
 until then another leader might never have heard of it. A marker is answered in the step that
-applied it, and nowhere else: who knows that a transaction is complete, and asks, gets its offsets.
+applied it, and nowhere else: once a transaction is known to be complete, a fetch shows its offsets.
 (Apache Kafka once answered first and applied later; the next owner of a partition then started from
 an old offset, KAFKA-17507.) Between a transaction's commit and its marker a fetch that wants a
 stable offset is told to come back, from the moment the commit was accepted.
@@ -67,7 +67,7 @@ from sexton.machines.offset_messages import (
 from sexton.machines.offset_table import Key, OffsetTable, belongs
 
 TICK_LIMIT = 1000  # offsets that one tick looks at
-LAST_MS = 2**63 - 1  # that a record can hold: who wants an offset kept for ever says so with this
+LAST_MS = 2**63 - 1  # that a record can hold; a commit that says it is kept for ever
 MOST_TOMBSTONES = 1000  # in a batch, which must not be larger than max.message.bytes
 
 
@@ -100,7 +100,7 @@ class Offsets:
     leading: bool = False
     loading: bool = False
     table: OffsetTable = field(default_factory=OffsetTable)
-    memberships: dict[str, GroupChanged] = field(default_factory=dict)  # who has anything to say
+    memberships: dict[str, GroupChanged] = field(default_factory=dict)  # as last told
     _writes: OrderedDict[Token, _Write] = field(default_factory=OrderedDict)  # as in the log
     _in_flight: dict[Key, dict[Token, bool]] = field(default_factory=dict)  # in a transaction?
     _last_token: Token = 0

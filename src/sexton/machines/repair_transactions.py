@@ -157,7 +157,7 @@ def judge_ending(
 def _aborted_before(
     told: str, coordinator: Coordinated | None, unsure: str | None, waiting: str, rebuild: str
 ) -> Ending:
-    """Who has missed the marker takes what the producer writes now for the same transaction."""
+    """To a replica that missed the marker, what the producer writes now is the same transaction."""
     but = unsure
     if coordinator is not None and _is_at_it(coordinator) and coordinator.state != "PrepareAbort":
         but = f"{_coordinates(coordinator)}, and says {coordinator.state}"

@@ -10,7 +10,7 @@ controller's record makes a change of the ISR true:
     high watermark = the lowest log end among the ISR *and* those about to join it
 
 Why those about to join count (KIP-497): the controller may have admitted a follower before the
-leader hears of it, and could elect it at once. Who is about to leave still counts too, for the same
+leader hears of it, and could elect it at once. One about to leave still counts too, for the same
 reason. So between asking and hearing, the leader assumes the worst of both.
 
 A follower cuts its log where it parts from the leader's. It says with each fetch in which epoch its
@@ -55,7 +55,7 @@ class AlterIsr:
     leader_epoch: int
     partition_epoch: int
     isr: tuple[NodeId, ...]
-    broker_epochs: tuple[int, ...]  # who has started again since may have lost what it had
+    broker_epochs: tuple[int, ...]  # one that has started again since may have lost what it had
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Leader:
             self.knocking.pop(node, None)
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """Who has not kept up for too long leaves the ISR."""
+        """Followers that have not kept up for too long leave the ISR."""
         slow = [node for node in self.membership.isr if self._is_slow(node, now_ms)]
         return self.without(slow)
 
@@ -149,8 +149,8 @@ class Leader:
     def refused(self, asked: AlterIsr) -> list[Effect]:
         """The controller did not take this proposal: what its record says is true.
 
-        That may be heard late, when another one is under way; whether that is taken, it does not
-        say. Who has waited for those about to join waits no longer: nobody else may come.
+        That may be heard late, when another proposal is under way, of which it says nothing. What
+        was waiting for those about to join waits no longer.
         """
         if (asked.partition_epoch, asked.isr) != (self.membership.partition_epoch, self.proposed):
             return []

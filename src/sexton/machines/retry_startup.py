@@ -26,9 +26,9 @@ lock may be missing because a predecessor that woke up late took it for stale. S
 
 All of it is about one main topic, and `orders-3-17` is another message in one that was deleted and
 made again. So lock-p says which topic it is about, from the first commit on, and whoever finds that
-it was another one does not begin (`_check_main`). Nor does who finds that retry-p has lost what
-waits: the group's offset is a witness (`_is_w_there`), and is asked for once more, since who slept
-in the middle of its start may have been overtaken by an owner that handled it.
+it was another one does not begin (`_check_main`). Nor does a task begin if retry-p has lost what
+waits: the group's offset is the witness (`_is_w_there`). It is asked for once more, since a start
+that slept half-way may have been overtaken by an owner that handled the message.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class FetchCommitted:
 class MarkEnds:
     """A record that all replicas in sync have, in each; the ends are behind these.
 
-    For who only looks, and runs nothing, high watermarks will do; not last stable offsets.
+    For somebody who only looks high watermarks will do; not last stable offsets.
     """
 
 
@@ -272,7 +272,8 @@ class StartUp:
         """W below the position is itself a message that waits. Then the retry topic has it.
 
         Each transaction that commits a W makes sure of it. Without transactions the offset comes
-        last, and says so still when its message was handled; and to who only looks it may.
+        last: it may still name a message that was handled. It may also be old when somebody only
+        looks, while the owner goes on.
         """
         assert self.committed is not None
         is_said = Watermark.decode(self.committed.metadata) is not None

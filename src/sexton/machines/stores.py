@@ -301,7 +301,7 @@ class Task:
             return self._look_again()
         moved = event.position > store.position
         over_marker = store.before_marker and event.position == store.position + 1
-        # Its own marker is old news: who has read no more has not seen yet that nothing is missing.
+        # To read no more than its own marker is no proof yet that nothing is missing.
         caught_up = event.position >= event.end and not over_marker
         if moved and not over_marker and self._stale(event.asked_ms, event.start, event.mtro):
             wiped = self._wipe(too_old(store, event.asked_ms, self.config))

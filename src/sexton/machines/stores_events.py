@@ -76,7 +76,7 @@ class Bounds:
     log_end: int
     mtro: int | None = None  # below it tombstones may be gone; None: a Kafka that cannot say
     parts_at: int | None = None  # the log of the checkpoint's leader epoch ended here
-    leader_epoch: int = -1  # of who says all this; -1: it is not known
+    leader_epoch: int = -1  # of the leader that says all this; -1: it is not known
 
 
 # ── events ──

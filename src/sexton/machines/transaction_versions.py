@@ -20,7 +20,7 @@ class Api(Enum):
 
     INIT_PRODUCER_ID = ("InitProducerId", None, 4)
     ADD_PARTITIONS_TO_TXN = ("AddPartitionsToTxn", 4, 2)
-    ADD_OFFSETS_TO_TXN = ("AddOffsetsToTxn", None, 2)  # who speaks TV2 no longer sends it
+    ADD_OFFSETS_TO_TXN = ("AddOffsetsToTxn", None, 2)  # a TV2 producer no longer sends it
     END_TXN = ("EndTxn", 5, 2)
 
 

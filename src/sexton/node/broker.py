@@ -170,7 +170,7 @@ class Broker:
             action()
 
     def settle(self) -> list[Effect]:
-        """What is to be done. Who waits for records gets at once what several writers wrote."""
+        """What is to be done. A fetch that waited gets what several writers wrote in one answer."""
         stirred = self.site.stirred
         while stirred:
             stirred.popitem()[0].tell_watchers()

@@ -3,7 +3,7 @@
 The log is an ordinary partition, `__cluster_metadata-0`, compacted when it has grown: it has a key
 for each thing the cluster knows, the latest record of a key counts. Every decision is synced before
 anybody is told of it. There is one controller on purpose: it is small, starts at once, and while it
-is away brokers go on serving; what waits is elections and changes. Who needs more runs Apache
+is away brokers go on serving; only elections and changes wait. Those who need more run Apache
 Kafka.
 """
 

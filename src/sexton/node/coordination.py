@@ -160,7 +160,7 @@ class Coordination:
         waiting, self._to_announce = self._to_announce, {}
         for node, messages in sorted(waiting.items()):
             request = AnnounceRemovable(tuple(messages.items()))
-            # Nobody waits for the answer: who misses this hears it with the next Collect.
+            # Nobody waits for the answer: if it is lost, the next Collect says the same.
             timeout = self._site.config.request_timeout_ms
             self._site.outside.ask(node, request, lambda _answer: None, timeout)
 

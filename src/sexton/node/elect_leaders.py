@@ -1,6 +1,7 @@
 """ElectLeaders: the preferred replica leads again, or any replica if records may be lost.
 
-Versions 0 to 2. Who asks for all partitions (null) is told only of those where something was to do.
+Versions 0 to 2. The answer to a call for all partitions (null) leaves out those where nothing was
+to do.
 """
 
 from __future__ import annotations

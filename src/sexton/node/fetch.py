@@ -6,7 +6,7 @@ no replica selector), but every replica answers whoever asks it.
 A consumer reads up to the high watermark, or with read_committed up to the last stable offset. A
 follower reads to the end of its leader's log, and asking at an offset says that it has everything
 below. If there is less than `min_bytes` the request is parked until there is more, or its time is
-up, or the next one of its session comes. Who has gone is not waited for.
+up, or the next one of its session comes. It is dropped when its client has gone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): who fetches the same partitions again and again names them once.
+"""Fetch sessions (KIP-227): a client that fetches the same partitions again names them once.
 
     epoch 0      all partitions, whole; a session begins, and its answer says under which id
     epoch 1, 2…  only what has changed: partitions with another offset, new ones, forgotten ones

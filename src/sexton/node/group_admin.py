@@ -2,7 +2,7 @@
 
 DescribeGroups (versions 0 to 6), ConsumerGroupDescribe (0 to 1), ListGroups (0 to 5), DeleteGroups
 (0 to 2) and OffsetDelete (0). Every broker answers for the groups that it coordinates. There are no
-authorizations: who asks which operations are allowed hears of all.
+authorizations: a caller that asks which operations are allowed is told all of them.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Groups:
                 raise ConfigError("group.consumer.assignors", why, f"one of {', '.join(ASSIGNORS)}")
 
     def listen(self, changed: Changed) -> None:
-        """Who keeps offsets hears what becomes of groups."""
+        """Whoever keeps offsets is told what becomes of groups."""
         self._changed = changed
 
     # ── taking over and handing over ──

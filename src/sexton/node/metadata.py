@@ -32,7 +32,7 @@ from sexton.protocol.wire import ZERO_UUID
 TOPIC_OPERATIONS = sum(1 << each for each in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << each for each in (5, 7, 8, 9, 10, 11, 12))
 _IDS_VERSION = 12
-_CREATION_VERSION = 4  # before it, who asks for a topic wants it created
+_CREATION_VERSION = 4  # before it, to ask for a topic is to want it created
 
 
 class Metadata:

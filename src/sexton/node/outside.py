@@ -134,7 +134,7 @@ class Outside:
         self._effects.append(Run(self._token, job))
 
     def after(self, delay_ms: int, action: Action) -> None:
-        """An action once. Who does not want it any more lets the action find that out."""
+        """An action, once. It cannot be called off: the action itself looks whether it is due."""
         self._alarm_count += 1
         heapq.heappush(self._alarms, (self.clock_ms + delay_ms, self._alarm_count, action))
 

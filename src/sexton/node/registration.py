@@ -117,7 +117,7 @@ class Registration:
         self._heartbeat()
 
     def _follow(self, answer: HeartbeatAnswer) -> None:
-        """All of it, or this is the end: who knows half of it leads what others lead by now."""
+        """All of it, or this is the end: with half of it, we would lead what others lead by now."""
         if answer.snapshot:
             self._start_from(answer.records)
         elif answer.start == self._site.metadata_end:

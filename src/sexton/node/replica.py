@@ -4,8 +4,8 @@
     Following   copies a leader's log; `fetcher` does the asking
     Resting     nobody leads, or this broker has not heard who
 
-What the controller's record says decides which. A change of role begins with a clean slate: who was
-waiting for an acknowledgement is told that this is not the leader any more.
+What the controller's record says decides which. A change of role begins with a clean slate: callers
+that wait for an acknowledgement are told that this is not the leader any more.
 """
 
 from __future__ import annotations

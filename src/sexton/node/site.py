@@ -28,7 +28,7 @@ class Site:
     image: Image
     broker_epoch: int = -1  # given by the controller, anew for each process
     metadata_end: int = 0  # how much of the controller's log the image holds
-    stirred: dict[Replica, None] = field(default_factory=dict)  # have news for who fetches
+    stirred: dict[Replica, None] = field(default_factory=dict)  # have news for whoever fetches
 
     @property
     def node(self) -> int:

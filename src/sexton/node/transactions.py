@@ -1,8 +1,8 @@
 """Transactions: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn.
 
 Versions 0 to 5, 0 to 5, 0 to 4 and 0 to 5, as clients and other brokers call them; the coordinator
-of the id answers (`transaction_coordinators`). Who adds partitions may have to wait a little (see
-`adding`).
+of the id answers (`transaction_coordinators`). A producer that adds partitions may have to wait a
+little (see `adding`).
 
 Only a partition that this broker has heard of may join. So one that is not there when its
 transaction ends was deleted, and needs no marker; a later coordinator has heard no less. Otherwise

@@ -2,7 +2,7 @@
 
 Almost every finding has the same cure: the wrong replica's log is thrown away and copied anew from
 a right one. Around that, three things must hold. Cleaning stands still, or more is forgotten in the
-meantime. Who leads is right about everything, or its error spreads to whoever copies from it. And
+meantime. The leader is right about everything, or its error spreads to all that copy from it. And
 nothing is thrown away before all replicas were read and one knows who is right.
 
 `sexton repair` sees to all of that, on any Kafka, so it comes first, with a look at what it would

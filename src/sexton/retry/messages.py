@@ -126,7 +126,7 @@ class Message:
 
     @property
     def token(self) -> Token:
-        """For effects outside Kafka: who keeps the largest of each key can turn away the late."""
+        """For effects outside Kafka: keep the largest of each key, and turn away smaller ones."""
         return Token(self._place.generation, self.offset)
 
     @property

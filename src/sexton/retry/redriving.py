@@ -10,7 +10,7 @@ both are there or neither. Before anything is sent,
 so of two that run at once the later one wins, and knows what the earlier one did. One that died, or
 never heard how its commit ended, is simply run again.
 
-Without transactions (`mode="compensating"`) the note comes after the message. Who dies between the
+Without transactions (`mode="compensating"`) the note comes after the message. A crash between the
 two sends the message twice, which is what that mode promises everywhere: at least once.
 """
 

@@ -177,7 +177,7 @@ def bounds(client: Talking, at: TopicPartition, asked: FindBounds) -> Talk[Bound
     request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(at.topic, [latest])])
 
     def code(answer: Any) -> int:
-        """Who has less than was written there, or led before that, does not lead any more."""
+        """A broker that has less than was written, or led before that, does not lead any more."""
         if _first_code(answer):
             return _first_code(answer)
         told = answer.topics[0].partitions[0]

@@ -5,9 +5,10 @@ So whatever is looked up is asked for again, of another broker each time, until
 `default.api.timeout.ms` has passed. Then the error says who did not answer, and what to do.
 
 Before anybody has answered, a failure is most often a mistake: a wrong address, or TLS at a port
-without it. So at first it is tried again for a moment only, and who hangs up on our first words is
-not asked twice. Later that is a broker which stops. A TLS handshake that fails (a certificate that
-is not trusted) will fail again at any time; Kafka's own clients do not wait for it either.
+without it. So at first it is tried again for a moment only, and a peer that hangs up on our first
+words is not asked twice. Later that is a broker which stops. A TLS handshake that fails (a
+certificate that is not trusted) will fail again at any time; Kafka's own clients do not wait for it
+either.
 
 A topic that is missing in an answer is asked for again, too, but not for long: see `client.news`.
 """

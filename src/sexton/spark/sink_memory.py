@@ -36,7 +36,7 @@ _RETENTION: Final = "offsets.retention.minutes"
 async def looked_back(plan: Plan, client: Client) -> Plan:
     """With what is known of earlier runs; SinkRefused if these have kept their marker elsewhere.
 
-    A coordinator that was replaced may answer: who takes the new marker is asked once more.
+    A coordinator that was replaced may answer: the one that takes the new marker is asked again.
     """
     if plan.batch.committed_before:
         return plan

@@ -209,7 +209,7 @@ class Fetcher:
             if not wanted:
                 await asyncio.sleep(IDLE_S)
                 continue
-            # Nobody may be ahead for ever: who was first is last next time.
+            # Each in turn: the partition that was first is last next time.
             self._readers[wanted[0].at] = self._readers.pop(wanted[0].at)
             try:
                 await self._fetch(node, wanted)

@@ -160,7 +160,7 @@ class Instance:
             log.warning("not everything could be committed in time; it will be processed again")
 
     async def _find_topics(self) -> None:
-        # By name: who asks for all of them is not shown those that he may not see.
+        # By name: a list of all topics would silently lack those that we may not see.
         topics = {
             each for task in self.tasks.values() for each in (task.input, task.output) if each
         }

@@ -8,9 +8,9 @@ nothing comes, now and then, so that the machine sees the clock. Rows say which 
 also those that were compacted away or are markers: so a position is never guessed, and what begins
 anywhere else than where the last rows ended is a mistake.
 
-After an unclean election other records may stand below a position, and who reads on from it has
-never seen them. So a leader that is new, since the last commit or the last rows, is asked where its
-log parts from that of the epoch before.
+After an unclean election other records may stand below a position, and whoever reads on from it
+has never seen them. So a leader that is new, since the last commit or the last rows, is asked where
+its log parts from that of the epoch before.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Nobody answers for it: what was aborted and what is open follows from the markers in the log itself,
 so the headers are gone through once before anything is handed out. The high watermark is what the
 data directory's checkpoint says, if it was copied too, else the end of the log. That is how far a
-copy is compared; who asks for all of it gets what lies past that as well.
+copy is compared; a call for all of it gives what lies past that as well.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Can it be asked? What is refused before anybody is asked, by the command and from Python alike.
 
 A promise that is listed as kept was looked at. So what goes together and what does not is said in
-one place: who asks for two things of which one would be left out hears of it, whoever carries them
-out. Only the words differ: `--table-value balance` here, `table_value="balance"` there.
+one place: a question of which a part would be left out is refused, whoever is to answer it. Only
+the words differ: `--table-value balance` here, `table_value="balance"` there.
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ class Cluster(Protocol):
         """`assignment` is a number of partitions, or the replicas of each; None: `num.partitions`.
 
         With a number each cluster has its own way: one replica on Apache Kafka, on an embedded
-        cluster three if there are so many brokers, three in the simulator. Who cares names them.
+        cluster three if there are so many brokers, three in the simulator. Where it matters, name
+        them.
         """
 
     def alter_topic(self, topic: str, configs: Mapping[str, object | None]) -> None:

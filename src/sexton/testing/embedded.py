@@ -40,8 +40,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 FOR_TESTS: Final[Mapping[str, object]] = {
-    # Long enough for a machine that is busy with other things. Who is killed, paused or isolated
-    # is noticed sooner: see `noticed_after_ms`.
+    # Long enough for a machine that is busy with other things. That a broker was killed, paused or
+    # isolated is noticed sooner: see `noticed_after_ms`.
     "broker.session.timeout.ms": 3_000,
     "broker.heartbeat.interval.ms": 250,
     "replica.lag.time.max.ms": 3_000,

@@ -132,7 +132,7 @@ def _first_in_line(path: Path) -> IO[str]:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
-        file.close()  # who was before us has removed it; others queue at a new one by now
+        file.close()  # its last holder has removed it; others queue at a new one by now
 
 
 def _fetch_into(target: Path, what: str, pom: str, lock: list[LockedJar] | None) -> None:

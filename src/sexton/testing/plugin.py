@@ -5,7 +5,7 @@
     def test_more(start_kafka):                   as many clusters as one likes, of any shape
 
 A cluster takes some ten milliseconds to start, so no test has to share one, nor to find unused
-topic names. Who wants to share all the same overrides a fixture:
+topic names. To share one all the same, override a fixture:
 
     @pytest.fixture(scope="session")
     def kafka(start_kafka):
