@@ -27,6 +27,18 @@ def test_every_option_of_brokers_and_topics_is_there() -> None:
     assert named == {*known_options(), *TOPIC_OPTIONS}
 
 
+def test_an_option_that_kafka_does_not_have_says_so() -> None:
+    """Of the others the page says that they mean what they mean in Kafka."""
+    limits = (ROOT / "docs/reference/limits.md").read_text(encoding="utf-8")
+    ours = {
+        *re.findall(r"^\| \*`([a-z.]+)`\*", limits, re.MULTILINE), "metadata.tail.records",
+        "producer.ids.per.block", "retry.backoff.ms", "sasl.credentials.file",
+    }  # fmt: skip
+    page = make_config_reference.page()
+    told = set(re.findall(r"^\| `([a-z.]+)` .*; ours, not Kafka's", page, re.MULTILINE))
+    assert len(ours) == 11 and told == ours
+
+
 def test_every_setting_of_clients_is_there() -> None:
     section = PAGE.partition("## Kafka client settings")[2].partition("\n## ")[0]
     told = set(re.findall(r"`((?:security|sasl|ssl|enable)\.[a-z.]+)`", section))

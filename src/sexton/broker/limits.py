@@ -24,15 +24,19 @@ class Limits:
     """What one client may cost."""
 
     socket_request_max_bytes: int = 100 << 20
-    # Requests other than Produce. Small things become large ones when they are decoded: a list of
-    # empty topics takes fifty times its bytes, and half a second for these.
+    # Requests other than Produce; ours, not Kafka's. Small things become large ones when they are
+    # decoded: a list of empty topics takes fifty times its bytes, and half a second for these.
     other_request_max_bytes: int = 2 << 20
     sasl_server_max_receive_size: int = 512 << 10  # of whoever has not said yet who they are
+    # That were read and are not answered: then a connection is not read from; ours, not Kafka's.
     requests_under_way: int = 32
+    # Of requests that are not answered: then a connection is not read from; ours, not Kafka's.
     request_bytes_under_way: int = 64 << 20
+    # Of answers that are not taken: then a connection is not read from; ours, not Kafka's.
     answer_bytes_waiting: int = 32 << 20
     fetch_max_bytes: int = 55 << 20
-    fetch_wait_max_ms: int = 60_000  # also of a client whose end nobody has noticed
+    # Whatever a client asks for: its end may not have been noticed; ours, not Kafka's.
+    fetch_wait_max_ms: int = 60_000
 
 
 @dataclass(slots=True, eq=False)

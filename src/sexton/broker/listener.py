@@ -50,8 +50,10 @@ class ListenerConfig(SecurityConfig):
     max_connections: int = 10_000
     max_connections_per_ip: int = 5_000
     connections_max_idle_ms: int = 600_000
-    connections_setup_max_ms: int = 30_000  # until the first request, and until it is known
-    connections_max_memory_bytes: int = 512 << 20  # of requests and answers, all together
+    # Until the first request, and until the client has authenticated; ours, not Kafka's.
+    connections_setup_max_ms: int = 30_000
+    # Of requests and answers, all together; ours, not Kafka's.
+    connections_max_memory_bytes: int = 512 << 20
     connection_failed_authentication_delay_ms: int = 100
     limits: Limits = field(default_factory=Limits)
 

@@ -49,6 +49,7 @@ class SecurityConfig:
     ssl_client_auth: str = "none"
     ssl_enabled_protocols: str = "TLSv1.2,TLSv1.3"
     sasl_enabled_mechanisms: str = ",".join(MECHANISMS)
+    # Users and their passwords, as `python -m sexton.broker.users` writes them; ours, not Kafka's.
     sasl_credentials_file: str = ""
 
     @property

@@ -29,7 +29,7 @@ class ControllerConfig:
     unclean_leader_election_enable: bool = False
     # A broker that missed more records than these is sent a snapshot instead; ours, not Kafka's.
     metadata_tail_records: int = 10_000
-    producer_ids_per_block: int = 1000
+    producer_ids_per_block: int = 1000  # that a broker is given at once; ours, not Kafka's
     # A new cluster is given this id, and keeps it; chosen by chance by whoever starts it.
     cluster_id: str = ""
     # Whether preferred replicas get the lead back by themselves. In Kafka they do by default; here

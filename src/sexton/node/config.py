@@ -25,7 +25,7 @@ class BrokerConfig:
     broker_heartbeat_interval_ms: int = 2_000
     broker_session_timeout_ms: int = 9_000
     request_timeout_ms: int = 30_000
-    retry_backoff_ms: int = 100
+    retry_backoff_ms: int = 100  # until a marker is sent again; ours, not Kafka's
     replica_lag_time_max_ms: int = 30_000
     replica_fetch_wait_max_ms: int = 500
     replica_fetch_max_bytes: int = 1 << 20
@@ -38,14 +38,14 @@ class BrokerConfig:
     log_cleaner_dedupe_buffer_size: int = 128 << 20
     transaction_max_timeout_ms: int = 900_000
     transactional_id_expiration_ms: int = 7 * 24 * 60 * 60 * 1000
-    # Internal topics have as many replicas as this, or as there are brokers: Kafka would rather
-    # have no coordinator in a small cluster, which is of no use to anybody here.
     transaction_state_log_num_partitions: int = 50
+    # Or as many as there are brokers, if those are fewer: Kafka would rather have no coordinator in
+    # a small cluster, which is of no use to anybody here.
     transaction_state_log_replication_factor: int = 3
     transaction_state_log_min_isr: int = 2
     transaction_state_log_segment_bytes: int = 100 << 20
     offsets_topic_num_partitions: int = 50
-    offsets_topic_replication_factor: int = 3
+    offsets_topic_replication_factor: int = 3  # or as many as there are brokers, if fewer
     offsets_topic_segment_bytes: int = 100 << 20
     group_initial_rebalance_delay_ms: int = 3_000  # an embedded cluster is better off with 0
     group_min_session_timeout_ms: int = 6_000
