@@ -55,7 +55,7 @@ class Backoff:
 @dataclass(frozen=True, slots=True)
 class Settings:
     mode: Mode = "transactional"
-    max_attempts: int = 10  # handler runs of one message; half an hour with the default backoff
+    max_attempts: int = 10  # runs of one message: four to nine minutes with the default backoff
     at_ceiling: Ceiling = "freed"
     max_pending: int = 100_000  # per partition, about 50 MB: beyond it the main topic is paused
     round_limit: int = 2_000  # retries in one transaction: below a second for quick handlers
