@@ -23,9 +23,9 @@ topic is never deleted.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, field, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, field, fields, replace
+from typing import Any, Literal, get_args
 
 from sexton.base.lazy_dataclass import dataclass
 
@@ -181,13 +181,15 @@ def decode(key: bytes, value: bytes) -> Saying | None:
         if told.pop("format") != FORMAT:
             return None
         if "order" in named:
-            return _order(named["order"], told)
-        told["previous"] = Lags(**told["previous"])
-        told["why"] = tuple(told["why"])
-        told["doubts"] = tuple(Doubt(**each) for each in told["doubts"])
-        return Note(**told)
-    except (ValueError, TypeError, KeyError, AttributeError):
+            saying: Saying | None = _order(named["order"], told)
+        else:
+            told["previous"] = Lags(**told["previous"])
+            told["why"] = tuple(told["why"])
+            told["doubts"] = tuple(Doubt(**each) for each in told["doubts"])
+            saying = Note(**told)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+    return saying if saying is not None and _is_sound(saying) else None
 
 
 def _order(name: str, told: dict[str, Any]) -> Order | None:
@@ -205,6 +207,23 @@ _ORDERS: dict[str, type[Order]] = {
     "panic": Panic,
     "size": Size,
 }
+
+
+# By the type of a field: may it hold this? JSON has no such scruples.
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "str": lambda value: isinstance(value, str),
+    "str | None": lambda value: value is None or isinstance(value, str),
+    "int": lambda value: type(value) is int,
+    "bool": lambda value: isinstance(value, bool),
+    "State": lambda value: value in get_args(State),
+    "Lags": lambda value: _is_sound(value),
+    "tuple[str, ...]": lambda value: all(isinstance(each, str) for each in value),
+    "tuple[Doubt, ...]": lambda value: all(map(_is_sound, value)),
+}
+
+
+def _is_sound(told: Saying | Lags | Doubt) -> bool:
+    return all(_TYPES[str(each.type)](getattr(told, each.name)) for each in fields(told))
 
 
 def _order_name(order: Saying) -> str:
@@ -267,7 +286,7 @@ class Memory:
         try:
             named = json.loads(key)
             del self.topics[named["topic"]][named["cycle"]][named["by"]]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             pass  # of a key that we do not know, or have forgotten
 
     def settles(self, note: Note) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from sexton.machines.guard_notes import (
     Note,
     Panic,
     Saying,
+    Size,
     State,
     decode,
     encode,
@@ -42,19 +44,35 @@ def note(by: str, state: State, *, seen: int = -1, **changes: Any) -> Note:
     return replace(NOTE, by=by, state=state, seen=seen, **changes)
 
 
-@pytest.mark.parametrize(
-    "saying",
-    [
-        replace(NOTE, doubts=(Doubt(3, 1, "why"),), again=True, revision=2),
-        Hold("orders", True, 7),
-        Maintenance(99),
-        Audited("orders", 3),
-        LastSeen(4),
-        Panic(True, Lags(None, "5"), 9),
-    ],
-)
+SAYINGS: list[Saying] = [
+    replace(NOTE, doubts=(Doubt(3, 1, "why"),), again=True, revision=2),
+    Hold("orders", True, 7),
+    Maintenance(99),
+    Audited("orders", 3),
+    LastSeen(4),
+    Panic(True, Lags(None, "5"), 9),
+    Size("orders", 1, 3, 4096, 9),
+]
+
+
+@pytest.mark.parametrize("saying", SAYINGS)
 def test_what_was_said_is_read_again(saying: Saying) -> None:
     assert decode(*encode(saying)) == saying
+
+
+@pytest.mark.parametrize("saying", SAYINGS)
+def test_a_field_that_is_something_else_is_not_understood(saying: Saying) -> None:
+    """One note of which nobody makes sense must not keep every guard from starting."""
+    key, value = encode(saying)
+    for name, right in json.loads(value).items():
+        wrong: list[object] = [[[1]], 1.5, None, 7 if isinstance(right, str | list) else "7"]
+        if name == "previous":
+            wrong += [{"min": 5, "max": None}, {"min": None, "max": []}]
+        if name == "doubts":
+            wrong += [[{"partition": "3", "replica": 1, "why": "why"}], [3]]
+        for each in wrong:
+            changed = json.dumps(json.loads(value) | {name: each}).encode()
+            assert decode(key, changed) is None, (name, each)
 
 
 def test_what_is_not_understood_is_counted_and_changes_nothing() -> None:
@@ -62,7 +80,9 @@ def test_what_is_not_understood_is_counted_and_changes_nothing() -> None:
     for at, value in enumerate((b"", b"[]", b"{}", b'{"format":2}', b"\xff"), 10):
         memory.apply(at, key_of(NOTE), value, 0)
     memory.apply(20, b"not json", b"{}", 0)
-    assert memory.not_understood == 6
+    memory.apply(21, b"[" * 200_000, b"[" * 200_000, 0)
+    memory.apply(22, b"[" * 200_000, None, 0)
+    assert memory.not_understood == 7
     assert memory.in_force("orders") == Entry(NOTE, 0, is_over=False)
 
 
