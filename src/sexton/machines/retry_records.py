@@ -210,7 +210,7 @@ def read_command(name: TaskName, value: bytes) -> Command | None:
             return None
         key = None if told["key"] is None else base64.b64decode(told["key"], validate=True)
         return Command(told["do"], offset, key, str(told["by"]), int(told["at_ms"]))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
 
 

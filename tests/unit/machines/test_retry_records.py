@@ -88,7 +88,9 @@ def test_a_command_reads_back(do: str) -> None:
     "value",
     [b"", b"{}", b"[]", b'{"format":1,"do":"explode","id":null,"key":null,"by":"","at_ms":0}',
      b'{"format":1,"do":"skip","id":"orders-4-1","key":null,"by":"","at_ms":0}',
-     b'{"format":1,"do":"skip","id":null,"key":null,"by":"","at_ms":0}'],
+     b'{"format":1,"do":"skip","id":null,"key":null,"by":"","at_ms":0}',
+     b'{"format":1,"do":"skip","id":"orders-3-1","key":null,"by":"","at_ms":Infinity}',
+     pytest.param(b"[" * 200_000, id="nested")],
 )  # fmt: skip
 def test_what_is_no_command_of_this_task_is_not_obeyed(value: bytes) -> None:
     assert read_command(NAME, value) is None
