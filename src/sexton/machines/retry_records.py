@@ -150,7 +150,10 @@ class RetryRecord(NamedTuple):
         key, lock_key, kept, timestamp = (told for _, told in ours)
         lock_key = key if is_same else lock_key
         shown = None if kept == b"null" else value
-        return cls(key, lock_key, shown, theirs, int(timestamp or b"-1"))
+        try:
+            return cls(key, lock_key, shown, theirs, int(timestamp or b"-1"))
+        except ValueError:
+            raise CorruptLog("retry record", f"its time is {timestamp!r:.60}") from None
 
 
 def retry_headers(

@@ -74,6 +74,9 @@ def test_a_message_comes_back_from_the_retry_topic_as_it_was(
 def test_another_record_is_no_retry_record() -> None:
     with pytest.raises(CorruptLog):
         RetryRecord.decode(b"", [("a", b""), ("b", b""), ("c", b""), ("d", b"")])
+    *ours, (timestamp, _) = RetryRecord(None, None, b"", (), 5).encode()[1]
+    with pytest.raises(CorruptLog):
+        RetryRecord.decode(b"", [*ours, (timestamp, b"noon")])
 
 
 @pytest.mark.parametrize("do", VERBS)
