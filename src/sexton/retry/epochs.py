@@ -13,6 +13,9 @@ what was read from the one before: other messages stand there, or stood there an
 nobody. So it is asked before what it gave is handled. It is asked for what ends with the last
 message that was read, and not for what is before its own first one: between them may lie what is
 shown to nobody, markers and aborted records, and it may be the new leader's own.
+
+In one log epochs never fall. Where they do, the new leader had led before and goes on with what is
+left from that time: nobody need be asked to know that it lacks what was read.
 """
 
 from __future__ import annotations
@@ -26,6 +29,12 @@ class Doubt(NamedTuple):
 
     position: int
     epoch: int
+    next_epoch: int  # of the message that came next
+
+    @property
+    def is_sure(self) -> bool:
+        """It does not."""
+        return self.next_epoch < self.epoch
 
 
 class _Begin(NamedTuple):
@@ -61,8 +70,8 @@ class Epochs:
             while self._begins[-1].first >= offset:  # it was put back, and comes again
                 position = min(position, self._begins.pop().position)
             if epoch != self.latest:
-                if 0 <= self.latest < epoch:
-                    doubts.append(Doubt(position, self.latest))
+                if self.latest >= 0 and epoch >= 0:
+                    doubts.append(Doubt(position, self.latest, epoch))
                 self._begins.append(_Begin(offset, epoch, position))
             position = offset + 1
         return doubts

@@ -135,8 +135,10 @@ class TasksIo:
 
     async def _has(self, name: TaskName, doubts: list[Doubt], leader_epoch: int) -> bool:
         client, at = self._background.client, TopicPartition(name.topic, name.partition)
+        if any(each.is_sure for each in doubts):
+            return False
         try:
-            for position, epoch in doubts:
+            for position, epoch, _ in doubts:
                 told = await epoch_end(client, at, epoch, leader_epoch, SOON)
                 if told is None:
                     continue
