@@ -34,7 +34,7 @@ from tests.stores.harness import (
     wait_until_done,
     write,
 )
-from tests.stores.unclean import changed_history, counts_to_8, fails, slow
+from tests.stores.unclean import changed_history, counts_to_8, fails, made_leader, slow
 
 PARTED = "InputGone: numbers-0: .* up to 8, .* parts from that at 5"
 
@@ -77,6 +77,36 @@ def test_nor_by_an_owner_that_runs(
     slow_input.clear()
     fails(one, PARTED)
     assert "new" not in dict(sums(three.bootstrap_servers, 0))
+
+
+def test_nor_if_its_leader_had_led_before(
+    three: EmbeddedCluster, tmp_path: Path, slow_input: threading.Event
+) -> None:
+    """What it has from then comes next, and is older; what it has below nobody would process."""
+    servers = three.bootstrap_servers
+    one = app(servers, tmp_path / "a")
+    one.start()
+    write(servers, [(0, "kept")] * 5)
+    wait_until_done(one, 5)
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        three.elect(topic, 0, 3)
+    slow_input.set()
+    three.kill(2)
+    for topic in (INPUT, SINK):
+        three.wait_for(topic, 0, lambda state: state.isr == (1,))
+    write(servers, [(0, "hidden")] * 3)
+    cut_and_written_on(three, 1)
+    slow_input.clear()
+    wait_until_done(one, 6)
+    slow_input.set()
+    three.kill(2)
+    three.wait_for(INPUT, 0, lambda state: state.leader == -1)
+    three.restart(1)
+    made_leader(three, INPUT, SINK)
+    write(servers, [(0, "later")])
+    slow_input.clear()
+    fails(one, "InputGone: numbers-0: .* up to 6, and what its leader has there is of epoch 0")
+    assert "later" not in dict(sums(servers, 0))
 
 
 def epochs_of(servers: str) -> list[bytes | None]:

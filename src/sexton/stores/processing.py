@@ -10,7 +10,9 @@ anywhere else than where the last rows ended is a mistake.
 
 After an unclean election other records may stand below a position, and whoever reads on from it
 has never seen them. So a leader that is new, since the last commit or the last rows, is asked where
-its log parts from that of the epoch before.
+its log parts from that of the epoch before. If it had led before and has more from then, it names
+its own end; but what comes next is then of an earlier epoch than what was processed, and in one log
+epochs never fall.
 """
 
 from __future__ import annotations
@@ -103,15 +105,14 @@ class Processing:
         client = self._around.client
         ends = await parts_at(client, self._at, epoch, leader_epoch, _PATIENCE)
         if ends is not None and ends < reached:
-            raise InputGone(
-                self._at,
-                f"it was processed up to {reached}, and its leader's log parts from that at {ends}:"
-                " there was an unclean election, and other records may have come there since",
-            )
+            raise _cut(self._at, reached, f"its leader's log parts from that at {ends}")
 
     async def _process(self, rows: Rows) -> None:
         # A stretch that begins elsewhere would be somebody else's, or one twice.
         assert rows.start == self._reached, (rows.start, self._reached)
+        if 0 <= rows.first_epoch < self._local.input_epoch:
+            older = f"what its leader has there is of epoch {rows.first_epoch}, and older"
+            raise _cut(self._at, rows.start, older)
         if rows.leader_epoch > self._local.input_epoch:
             await self._must_have(rows.start, rows.leader_epoch)
         self.lag = max(0, rows.high_watermark - rows.next_offset)
@@ -122,3 +123,11 @@ class Processing:
             self._reached = rows.next_offset
             self._local.input_epoch = max(self._local.input_epoch, rows.leader_epoch)
             self._machine.handle(Processed(rows.next_offset))
+
+
+def _cut(at: TopicPartition, reached: int, how: str) -> InputGone:
+    return InputGone(
+        at,
+        f"it was processed up to {reached}, and {how}:"
+        " there was an unclean election, and other records may have come there since",
+    )

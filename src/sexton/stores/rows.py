@@ -28,6 +28,7 @@ class Rows:
     size_bytes: int
     asked_ms: int
     last_stable: int  # up to where there was something to read
+    first_epoch: int = -1  # of the first batch
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -37,11 +38,9 @@ def rows_of(at: TopicPartition, chunk: Chunk, start: int, end: int | None, asked
     """Of a chunk that was asked for from `start` on; rows at or above `end` are left out."""
     shown = list(committed_batches(chunk))
     size = len(chunk.data)
-    epoch = -1
-    for batch in chunk.batches():
-        epoch = max(epoch, batch.header.partition_leader_epoch)
+    epochs = [batch.header.partition_leader_epoch for batch in chunk.batches()] or [-1]
     next_offset = chunk.next_offset if end is None else min(chunk.next_offset, end)
-    about = (chunk.high_watermark, epoch, size, asked_ms, chunk.last_stable)
+    about = (chunk.high_watermark, max(epochs), size, asked_ms, chunk.last_stable, epochs[0])
     if not shown:
         return Rows(start, next_offset, [], [], [], [], *about)
     whole = sum(len(batch.data) for batch in shown) == size
