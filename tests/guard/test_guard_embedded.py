@@ -13,11 +13,13 @@ from confluent_kafka import Producer
 
 from sexton.client.config_changes import BROKER, alter
 from sexton.client.roving import RovingClient
+from sexton.guard import daemon
 from sexton.guard.memory import TOPIC as MEMORY
 from sexton.guard.memory import MemoryTopic
 from sexton.guard.panic import DEFAULT_MIN, recalled
 from sexton.lab.divergences import EMBEDDED_OPTIONS
 from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG, Hold
+from sexton.machines.guard_watched import Watched
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.conftest import RunSexton
@@ -189,6 +191,19 @@ def test_maintenance_does_not_call_frozen_what_somebody_unfroze(
     is_frozen = options_of(servers, "orders")[MIN_LAG].own == FOREVER
     assert is_frozen == (row["state"] == "frozen")
     assert is_frozen or begun.code != 0, "brokers would be restarted now"
+
+
+def test_nor_what_brokers_do_not_agree_about(
+    run_sexton: RunSexton, orders: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them is cut off from its controller: nothing is noted by what it alone says."""
+    servers = orders.bootstrap_servers
+    monkeypatch.setattr(Watched, "agreement", lambda _watched: None)
+    monkeypatch.setattr(daemon, "MOST_ROUNDS", 3)
+    begun = run_sexton("guard", "maintenance", "--for", "2h", "-b", servers)
+    assert options_of(servers, "orders")[MIN_LAG].own != FOREVER
+    assert begun.code == 3 and "orders: is free" in begun.stderr, begun.stderr
+    assert "alone" not in begun.stderr and "events" not in begun.stderr
 
 
 def test_what_was_not_set_back_is_not_said_to_be(

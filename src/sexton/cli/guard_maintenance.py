@@ -38,7 +38,7 @@ EXAMPLES = (
     ("Before a rolling restart", "sexton guard maintenance --for 2h -b kafka:9092"),
     ("When it went faster", "sexton guard maintenance --off -b kafka:9092"),
 )
-_NOT_FROZEN = ("freezing", "thawing", "unfrozen")  # though it should be: a restart has to wait
+_ON_THE_WAY = ("freezing", "thawing", "unfrozen")
 
 
 def command(
@@ -65,21 +65,35 @@ def command(
     with Output("guard maintenance", format) as out:
         config = replace(config_of(hold="0s", reapply=not off), durable_hold=True)
 
-        async def order(daemon: Daemon) -> Status:
+        async def order(daemon: Daemon) -> tuple[Status, set[str]]:
             from sexton.machines.guard_notes import Maintenance
 
             if off and not await daemon.memory.exists():
-                return await looked(daemon)  # nobody has ever asked for it
+                return await looked(daemon), set()  # nobody has ever asked for it
             await daemon.memory.ensure()
             until_ms = daemon.now_ms() + lasts_ms if lasts_ms else 0
             await daemon.memory.remember([Maintenance(until_ms)])
-            return await done(daemon)
+            return await done(daemon), _not_frozen(daemon)
 
-        status = with_daemon(reach, config, memory_topic, order)
+        status, not_frozen = with_daemon(reach, config, memory_topic, order)
         show(out, status)
         if off:
             tell_unfinished(out, status)
             return
         for topic in status.topics:
-            if topic.state in _NOT_FROZEN:
+            if topic.topic in not_frozen or topic.state in _ON_THE_WAY:
                 out.incomplete(topic.topic, f"is {topic.state}")
+
+
+def _not_frozen(daemon: Daemon) -> set[str]:
+    """Topics that should be: a restart has to wait. Brokers may not agree about their options, and
+    then nothing is even noted."""
+    from sexton.machines.guard_decisions import is_frozen
+
+    return {
+        name
+        for name, watched in daemon.guard.topics.items()
+        if watched.sight.replicated
+        and (watched.options is None or watched.options.compacted)
+        and not (watched.options is not None and is_frozen(watched.options))
+    }
