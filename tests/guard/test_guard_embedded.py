@@ -206,6 +206,22 @@ def test_nor_what_brokers_do_not_agree_about(
     assert "alone" not in begun.stderr and "events" not in begun.stderr
 
 
+def test_one_that_runs_once_tells_what_it_could_not_freeze(
+    run_sexton: RunSexton, orders: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = orders.bootstrap_servers
+    orders.kill(3)
+    orders.wait_for("orders", 0, lambda state: 3 not in state.isr)
+    with monkeypatch.context() as broken:
+        broken.setattr(Watched, "agreement", lambda _watched: None)
+        broken.setattr(daemon, "MOST_ROUNDS", 3)
+        ended = run_sexton("guard", "run", "--once", "-b", servers)
+    assert options_of(servers, "orders")[MIN_LAG].own != FOREVER
+    assert ended.code == 3 and "orders: is free, and a replica is away" in ended.stderr, ended
+    assert "and a replica is away" not in run_sexton("guard", "run", "--once", "-b", servers).stderr
+    assert options_of(servers, "orders")[MIN_LAG].own == FOREVER
+
+
 def test_what_was_not_set_back_is_not_said_to_be(
     run_sexton: RunSexton, orders: EmbeddedCluster
 ) -> None:

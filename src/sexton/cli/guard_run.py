@@ -103,7 +103,11 @@ def command(
     if once:
         with Output("guard run", format) as out:
             once_config = replace(config, durable_hold=True)
-            show(out, with_daemon(reach, once_config, memory_topic, done))
+            status = with_daemon(reach, once_config, memory_topic, done)
+            show(out, status)
+            for topic in status.topics:
+                if topic.bare:
+                    out.incomplete(topic.topic, f"is {topic.state}, and a replica is away")
         return
     if http_port is not None:
         refuse_exposure(http_host, authenticated=False, insecure=insecure, option="--http-host")

@@ -87,6 +87,9 @@ def _verdict(status: Status) -> tuple[str, str]:
     errors = sum(1 for finding in status.findings if finding.severity == "error")
     if errors:
         return "bad", f"{errors} thing{'s need' if errors > 1 else ' needs'} a person"
+    bare = sum(1 for topic in status.topics if topic.bare)
+    if bare:
+        return "warn", f"{bare} topic{'s' if bare > 1 else ''} with a replica away, not held yet"
     if status.frozen:
         return "ice", f"{status.frozen} topic{'s' if status.frozen > 1 else ''} held"
     return "good", "All replicas in sync, nothing is frozen"

@@ -31,6 +31,7 @@ class TopicStatus:
     held_back_bytes: int | None
     noted_by: str | None
     doubts: int
+    bare: bool = False  # a replica is or may be away, and it is not frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,7 @@ def _topic(
         costs.held_back(name) if held is not None else None,
         note.by if note is not None else None,
         len(note.doubts) if note is not None else 0,
+        guard.is_unprotected(watched),
     )
 
 

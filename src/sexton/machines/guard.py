@@ -157,6 +157,7 @@ class Guard:
             new = Watched(sight, Health(sight.topic_id))
             _, before = self.missed.pop(sight.identity, (0, new))
             new.health, new.differs_since_ms = before.health, before.differs_since_ms
+            new.bare_since_ms = before.bare_since_ms
             new.outdated = before.outdated
             new.unsure_ms = before.unsure_ms if watched is None else watched.unsure_ms
             self.topics[sight.name] = watched = new
@@ -218,6 +219,10 @@ class Guard:
                 watched.well_since_ms, watched.well_rounds = None, 0
         for name in sorted(self.topics):
             watched = self.topics[name]
+            if not self.is_unprotected(watched):
+                watched.bare_since_ms = None
+            elif watched.bare_since_ms is None:
+                watched.bare_since_ms = now_ms
             wanted = self.wanted(watched, now_ms)
             case = Case(now_ms, self.name, self.config, self.memory, watched, wanted, self.round)
             effects += decide(case)

@@ -79,6 +79,14 @@ def _of_topic(guard: Guard, watched: Watched, entry: Entry | None) -> Iterator[F
     if options is None or not watched.sight.replicated:
         return
     yield from _of_promise(guard, watched)
+    if _is_late(guard, watched):
+        yield Finding(
+            "guard-late", "error", name,
+            "a replica is away and it is not frozen, for longer than the guard's reaction",
+            {"since_ms": watched.bare_since_ms or 0, "state": will_be(watched, entry)},
+            "see whether a controller answers, and whether a broker is cut off from it: two have "
+            "to show the same options before they are changed",
+        )  # fmt: skip
     if entry is None:
         if is_frozen(options):
             last = guard.memory.last(name)
@@ -141,6 +149,14 @@ def _of_promise(guard: Guard, watched: Watched) -> Iterator[Finding]:
             "a freeze would suspend max.compaction.lag.ms, a deadline for deletions",
             {"max_compaction_lag_ms": options.max_lag_ms},
         )  # fmt: skip
+
+
+def _is_late(guard: Guard, watched: Watched) -> bool:
+    """If it is not known otherwise why."""
+    since_ms = watched.bare_since_ms
+    if since_ms is None or watched.failed or watched.refused or watched.unfrozen_since_ms:
+        return False
+    return guard.last_seen_ms - since_ms > guard.config.reaction_ms
 
 
 def is_protected(guard: Guard, watched: Watched) -> bool:

@@ -42,6 +42,7 @@ class Watched:
     failed: str | None = None  # why they could not be
     differs_since_ms: int | None = None  # the options are not what the notes say
     unfrozen_since_ms: int | None = None  # somebody else has unfrozen it
+    bare_since_ms: int | None = None  # a replica is or may be away, and it is not frozen
     refused: str | None = None  # what Kafka said to the last change
     not_before_ms: int = 0  # the next attempt after that
     unsure_ms: int | None = None  # when a change of ours was not answered

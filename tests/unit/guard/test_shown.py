@@ -52,6 +52,7 @@ def test_the_page_says_what_is_held_and_for_how_long_that_can_go_on() -> None:
     ("status", "words"),
     [
         (replace(STATUS, topics=()), "nothing is frozen"),
+        (replace(STATUS, topics=(FROZEN, replace(FREE, bare=True))), "1 topic with a replica away"),
         (replace(STATUS, not_seen="timed out"), "cannot be seen"),
         (replace(STATUS, findings=(Finding("guard-drift", "error", "t", "m"),)), "needs a person"),
         (replace(STATUS, panic=True), "guard panic --off"),

@@ -21,6 +21,7 @@ from sexton.machines.guard_notes import (
     encode,
 )
 from sexton.machines.guard_promise import findings
+from sexton.machines.guard_watched import Watched
 from tests.unit.machines.guard_world import CONFIG, Life, World
 
 NOT_SET = Lags()
@@ -461,6 +462,33 @@ def test_runs_that_do_not_stay_count_the_hold_down_together() -> None:
     visit()
     assert world.topics["t0"].own == Lags("5")
     assert Guard("reader", config).memory.in_force("t0") is None
+
+
+@pytest.mark.parametrize("why", ["changes get lost", "brokers do not agree", "neither"])
+def test_a_topic_that_should_be_frozen_for_long_and_is_not_is_told(
+    why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No controller answers, or one of two brokers is cut off from it. The promise is broken."""
+    monkeypatch.setattr(World, "_judge", lambda _: None)  # who would call that a mistake
+    world = quiet_world()
+    life = world.start_guard()
+    let_pass(world, 3_000)
+    with pytest.MonkeyPatch.context() as broken:
+        if why == "changes get lost":
+            broken.setattr(World, "_alter", lambda *_: None)
+        elif why == "brokers do not agree":
+            broken.setattr(Watched, "agreement", lambda _: None)
+        world.leave("t0")
+        let_pass(world, life.guard.config.reaction_ms - 1_000)
+        assert "guard-late" not in codes(life), "it has so much time"
+        let_pass(world, 4_000)
+        is_frozen = world.topics["t0"].own.min == FOREVER
+        assert is_frozen == (why == "neither")
+        told = [finding.where for finding in findings(life.guard) if finding.code == "guard-late"]
+        assert told == ([] if is_frozen else ["t0"])
+    let_pass(world, 8_000)
+    assert world.topics["t0"].own.min == FOREVER
+    assert "guard-late" not in codes(life)
 
 
 def test_what_cannot_be_promised_is_named() -> None:
