@@ -130,6 +130,21 @@ def test_a_doubt_that_came_up_while_it_was_audited_stays(cluster: EmbeddedCluste
     asyncio.run(story())
 
 
+def hold_in_doubt(cluster: EmbeddedCluster, topic: str) -> None:
+    """A guard has noted that it does so, of broker 3's replica."""
+
+    async def doubt() -> None:
+        async with Client(cluster.bootstrap_servers) as client:
+            topic_id = (await client.topology([topic])).topic(topic).topic_id.hex()
+            notes = MemoryTopic(client)
+            await notes.ensure()
+            why = (Doubt(0, 3, LEADER_CHANGED),)
+            note = Note(topic, 1, "guard", "frozen", topic_id, Lags(), False, 1, 1, doubts=why)
+            await notes.remember([note])
+
+    asyncio.run(doubt())
+
+
 def test_a_doubt_is_not_settled_by_an_audit_of_half_a_log(
     cluster: EmbeddedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -145,17 +160,7 @@ def test_a_doubt_is_not_settled_by_an_audit_of_half_a_log(
     for other in (1, 2):
         cluster.cut(3, other)
     cluster.restart(3)
-
-    async def doubt() -> None:
-        async with Client(cluster.bootstrap_servers) as client:
-            topic_id = (await client.topology([at.topic])).topic(at.topic).topic_id.hex()
-            notes = MemoryTopic(client)
-            await notes.ensure()
-            why = (Doubt(0, 3, LEADER_CHANGED),)
-            note = Note(at.topic, 1, "guard", "frozen", topic_id, Lags(), False, 1, 1, doubts=why)
-            await notes.remember([note])
-
-    asyncio.run(doubt())
+    hold_in_doubt(cluster, at.topic)
     state = tmp_path / "notes.json"
     try:
         code, told = repair(cluster, at.topic, state, capsys, "--yes")
@@ -163,6 +168,37 @@ def test_a_doubt_is_not_settled_by_an_audit_of_half_a_log(
     finally:
         cluster.heal()
     cluster.wait_for(at.topic, 0, lambda state: len(state.isr) == 3)
+    code, told = repair(cluster, at.topic, state, capsys, "--yes")
+    assert code == 0 and told["summary"]["guard_told"] is True, "the control: now it is all read"
+
+
+def test_nor_by_one_that_knows_nothing_of_the_replica(
+    cluster: EmbeddedCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever is asked first is cut off since before broker 3 was given a copy. The others agree,
+    and nobody has looked at that one."""
+    at = stage(cluster, "unheard")
+    at.write("k", "1")
+    cluster.wait_for(at.topic, 0, lambda state: len(state.isr) == 3)
+    hold_in_doubt(cluster, at.topic)
+    by_any, state = Client.topology, tmp_path / "notes.json"
+
+    async def stale(self: Client, topics: list[str] | None = None) -> Topology:
+        found = await by_any(self, topics)
+        if at.topic not in found.topics:
+            return found
+        topic = found.topic(at.topic)
+        place = replace(topic.partitions[0], replicas=(1, 2), isr=(1, 2))
+        known = replace(topic, partitions={0: place})
+        return replace(found, topics={**found.topics, at.topic: known})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Client, "topology", stale)
+        code, told = repair(cluster, at.topic, state, capsys, "--yes")
+    assert code == 0 and told["summary"]["guard_told"] is False, told
     code, told = repair(cluster, at.topic, state, capsys, "--yes")
     assert code == 0 and told["summary"]["guard_told"] is True, "the control: now it is all read"
 

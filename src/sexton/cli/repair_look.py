@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ class Looked:
     alone: bool = False  # there is one replica of each partition
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)  # compared up to there
     behind: Sequence[tuple[TopicPartition, int]] = ()  # out of sync: compared in part
+    read: Mapping[TopicPartition, Collection[int]] = field(default_factory=dict)  # brokers, by it
     chosen: Sequence[Judged] = ()  # a dry run: what goes away when keys are written anew
 
     @property
@@ -87,6 +88,7 @@ async def audited(request: Request, out: Output, only: Sequence[TopicPartition])
             for node in each.plan.places
             if node not in each.plan.isr
         ],
+        {each.partition: frozenset(each.plan.places) for each in survey.partitions},
     )
 
 

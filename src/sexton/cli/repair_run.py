@@ -333,7 +333,7 @@ class _Run:
 
     async def _tell_guard(self, looked: Looked) -> None:
         """What it doubted is settled, if all replicas of that were read and agree."""
-        from sexton.guard.repair_doubts import settle
+        from sexton.guard.repair_doubts import not_read, settle
 
         topic = self.request.topic
         if self.unasked is not None:
@@ -345,14 +345,18 @@ class _Run:
         if looked.behind:
             at, node = looked.behind[0]
             why = f"{at} on broker {node} is not in sync, and could not be compared to its end"
-            self.out.summarize(guard_told=False)
-            self.out.say(f"A guard holds {topic}, and is not told: {why}. Run it again when it is.")
+            self._leave_guard(f"{why}. Run it again when it is")
             return
         by_hand = f"run `sexton guard thaw {topic} --audited`"
         if not self.doubted.are_within(self.request.partitions):
             self.out.say(f"A guard holds {topic} for other partitions, too: repair all of it.")
             return
         try:
+            if missed := await not_read(self.client, self.doubted, looked.read):
+                at, node = missed
+                why = f"{at} on broker {node} was not read: a broker had not heard of it"
+                self._leave_guard(f"{why}. Run it again when brokers agree about that")
+                return
             told = await settle(self.client, self.doubted, self.request.memory_topic)
         except SextonError as error:
             why = f"{error.subject}: {error.why}"
@@ -363,6 +367,10 @@ class _Run:
             self.out.say(f"The guard is told that {topic} was audited, and will let it go.")
         else:
             self.out.say(f"A guard has new doubts about {topic}: run it again.")
+
+    def _leave_guard(self, why: str) -> None:
+        self.out.summarize(guard_told=False)
+        self.out.say(f"A guard holds {self.request.topic}, and is not told: {why}.")
 
     def _did(self, partition: TopicPartition | None, what: str) -> None:
         number = len(self.steps) + 1

@@ -7,7 +7,8 @@ long, or was filled while the leader changed, because it may lack a tombstone; a
 
 What came up while the audit ran is not settled by it: then nothing is said, and the guard goes on
 holding. Nor is anything by an audit of a replica that is behind, which is compared up to where it
-stands: the tombstone that it may lack can come after that. What it does with the note is its own
+stands: the tombstone that it may lack can come after that. Nor by an audit that was planned by the
+word of a broker which has not heard of the replica. What it does with the note is its own
 business: it waits for its hold-down, and thaws.
 
 Both may have frozen the same topic at the same time. Then the guard has noted so, and what is to be
@@ -17,12 +18,14 @@ put back; and the repair leaves that to it, for it may hold the topic for anothe
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.guard.memory import TOPIC, MemoryTopic
 from sexton.guard.repair_notes import Notes
+from sexton.guard.repair_sight import look
 from sexton.machines.guard_notes import MAX_LAG, Audited, Doubt, Lags, Memory
 
 # The guard's clock and ours. A topic that is left to a guard in vain is at least in its notes, and
@@ -41,6 +44,18 @@ class Doubted:
     def are_within(self, partitions: Collection[int] | None) -> bool:
         """Of these partitions all; None: whichever."""
         return partitions is None or all(doubt.partition in partitions for doubt in self.doubts)
+
+
+async def not_read(
+    client: Client, before: Doubted, read: Mapping[TopicPartition, Collection[int]]
+) -> tuple[TopicPartition, int] | None:
+    """A replica of a doubted partition that no audit has read, if several brokers are asked."""
+    for number in sorted({doubt.partition for doubt in before.doubts}):
+        at = TopicPartition(before.topic, number)
+        for node in (await look(client, at)).replicas:
+            if node not in read.get(at, ()):
+                return at, node
+    return None
 
 
 async def doubted(client: Client, topic: str, memory_topic: str = TOPIC) -> Doubted | None:
