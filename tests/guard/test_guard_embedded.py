@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Producer
 
+from sexton.broker import logs
 from sexton.client.config_changes import BROKER, alter
 from sexton.client.roving import RovingClient
 from sexton.guard import daemon
@@ -324,6 +326,25 @@ def test_a_memory_that_a_guard_made_keeps_its_notes(
     once = run_sexton("guard", "run", "--once", "-b", orders.bootstrap_servers, "--format", "json")
     assert once.code == 0, once.stderr
     assert "guard-forgets" not in {each["code"] for each in once.json["findings"]}
+
+
+def test_each_note_and_each_change_is_in_the_log_however_many_topics_there_are(
+    run_sexton: RunSexton, cluster: EmbeddedCluster
+) -> None:
+    """Should the memory be lost with a disk, the log alone tells what was set before."""
+    topics = [f"table-{number:02}" for number in range(2 * logs.MOST_LINES)]
+    for number, topic in enumerate(topics):
+        cluster.create_topic(topic, [[1, 2, 3]], {"cleanup.policy": "compact", MIN_LAG: number})
+    cluster.kill(3)
+    for topic in topics:
+        cluster.wait_for(topic, 0, lambda state: 3 not in state.isr)
+    reach = ("-b", cluster.bootstrap_servers, "--log-format", "json")
+    said = run_sexton("guard", "run", "--once", *reach).stderr
+    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    noted = {each["topic"]: each["previous_min"] for each in lines if "previous_min" in each}
+    assert noted == {topic: str(number) for number, topic in enumerate(topics)}
+    froze = {each["topic"] for each in lines if each["message"] == "freeze"}
+    assert froze == set(topics)
 
 
 def test_maintenance_freezes_all_and_panic_the_default(

@@ -7,6 +7,8 @@
 Whoever logs passes facts as `extra={"broker": 1}`. A line never holds a line break or a control
 character, whatever a client sent. And nobody fills a disk from outside: when one place in the code
 speaks more than `MOST_LINES` times within `PERIOD_S`, the rest is counted and said in one line.
+A program that nobody outside can make speak, and whose lines are a record of what it did, is heard
+in full: `throttled=False`.
 """
 
 from __future__ import annotations
@@ -25,11 +27,14 @@ PERIOD_S = 10.0
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-def configure(level: str, *, as_json: bool, stream: TextIO | None = None) -> None:
+def configure(
+    level: str, *, as_json: bool, throttled: bool = True, stream: TextIO | None = None
+) -> None:
     """Everything that `sexton` logs goes to `stream` (stderr), and nowhere else."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
-    handler.addFilter(Throttle())
+    if throttled:
+        handler.addFilter(Throttle())
     logger = logging.getLogger("sexton")
     for old in list(logger.handlers):
         logger.removeHandler(old)

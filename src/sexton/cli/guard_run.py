@@ -98,7 +98,8 @@ def command(
     config = config_of(
         interval, hold, request_timeout, reapply=reapply, thaw_in_doubt=thaw_in_doubt
     )
-    logs.configure(log_level.value, as_json=log_format is LogFormat.json)
+    # A line for each note and change, of hundreds of topics if need be: see `guard.memory`.
+    logs.configure(log_level.value, as_json=log_format is LogFormat.json, throttled=False)
     reach = Reach(bootstrap, settings, command_config, data)
     if once:
         with Output("guard run", format) as out:
