@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer import Exit
 
+from sexton.base.partitions import TopicPartition
 from sexton.cli.audit_run import Request
+from sexton.cli.audit_show import MOST_DRAWN, show
 from sexton.cli.audit_watch import Tally, one_audit
 from sexton.cli.engines import Engine
 from sexton.cli.main import main
+from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.lab.divergences import EMBEDDED_OPTIONS, tombstone_divergence
 from sexton.testing.embedded import EmbeddedCluster
+from tests.unit.report.audit_examples import PAGE, STUCK, TOMBSTONE
 
 Run = Callable[..., tuple[int, str]]
 
@@ -60,6 +66,30 @@ def test_what_is_wrong_is_found_though_only_the_wrong_replica_has_the_first_reco
     assert code == 1
     said = "Only records since 2001-01-01 (2001-01-01 00:00:00 UTC) were compared."
     assert told["summary"]["limits"] == said
+
+
+def test_of_very_many_findings_some_are_drawn_and_all_count(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Three pages of a terminal are read; thousands scroll the rest out of sight."""
+    found = tuple(
+        replace(TOMBSTONE, partition=TopicPartition(f"table-{number % 50}", number % 3))
+        for number in range(1_999)
+    )
+    page = replace(PAGE, findings=(*found, STUCK))
+
+    def told(form: Format) -> str:
+        with pytest.raises(Exit) as ended, Output("audit", form) as out:
+            show(page, Request({}, ("orders",)), out)
+        assert ended.value.exit_code == 1
+        return capsys.readouterr().out
+
+    said = told(Format.table)
+    assert said.count("error    ") == MOST_DRAWN
+    assert "stuck-partition  " in said, "of each kind there is one"
+    assert "And 1,980 more findings, in 150 partitions, which are not drawn here" in said
+    assert "2,000 errors" in said
+    assert len(json.loads(told(Format.json))["findings"]) == 2_000
 
 
 def test_keys_are_shown_when_asked_for(diverged: tuple[EmbeddedCluster, str], audit: Run) -> None:

@@ -16,13 +16,15 @@ from sexton.cli.output import Output
 from sexton.cli.writers import Format
 from sexton.report.audit_files import write_html, write_parquet
 from sexton.report.audit_json import audit_finding_object
-from sexton.report.audit_order import in_reading_order
+from sexton.report.audit_order import in_reading_order, to_draw
 from sexton.report.audit_page import AuditPage, PartitionRead, ReplicaRead, Unread
 from sexton.report.audit_steps import Advice
 from sexton.report.audit_text import TOPICS, audit_finding_text, topic_rows, verdict_lines
 from sexton.report.audit_words import key_text, many, verdict_sentence
 from sexton.report.quantities import moment
 from sexton.survey.survey import PartitionSurvey, Survey
+
+MOST_DRAWN = 20  # findings on a terminal, each about as high as half of one
 
 
 def page_of(
@@ -108,9 +110,16 @@ def show(page: AuditPage, request: Request, out: Output) -> None:
         out.rows("topics", TOPICS, topic_rows(page, people=people))
     out.say("")
     advice = Advice(page)
-    for finding in in_reading_order(page.findings):
+    ordered = in_reading_order(page.findings)
+    drawn = to_draw(ordered, MOST_DRAWN) if people else frozenset(range(len(ordered)))
+    for at, finding in enumerate(ordered):
+        if at not in drawn:
+            out.unshown(finding.severity)
+            continue
         told = _told_finding(finding, page, advice)
         out.finding(told, partial(audit_finding_text, finding, page, advice=advice))
+    if len(drawn) < len(ordered):
+        out.say(_not_drawn([each for at, each in enumerate(ordered) if at not in drawn]))
     out.incomplete_parts((unread.what, unread.why) for unread in page.incomplete)
     if people:
         for line in verdict_lines(page):
@@ -135,6 +144,14 @@ def show(page: AuditPage, request: Request, out: Output) -> None:
     if request.parquet:
         write_parquet(request.parquet, page)
         out.say(f"findings: {request.parquet}")
+
+
+def _not_drawn(rest: Sequence[AuditFinding]) -> str:
+    places = many(len({each.partition for each in rest}), "partition")
+    return (
+        f"And {many(len(rest), 'more finding')}, in {places}, which are not drawn here: "
+        "--html FILE lists them, --format json and --parquet FILE have them all.\n"
+    )
 
 
 def _told_finding(finding: AuditFinding, page: AuditPage, advice: Advice) -> Finding:

@@ -75,6 +75,11 @@ class Output:
         self.counts[finding.severity] += 1
         self._writer.finding(finding, drawing)
 
+    def unshown(self, severity: Severity) -> None:
+        """One finding of very many: people are told in some other way, programs of each."""
+        assert self.format is Format.table
+        self.counts[severity] += 1
+
     def incomplete(self, subject: str, why: str) -> None:
         """Something that could not be looked at; the rest goes on, but nobody may call it clean."""
         self._ending.incomplete.append({"subject": subject, "why": why})

@@ -15,7 +15,7 @@ from itertools import groupby
 
 from sexton.audit.finding import AuditFinding
 from sexton.audit.remedies import runbook
-from sexton.report.audit_order import in_reading_order
+from sexton.report.audit_order import in_reading_order, to_draw
 from sexton.report.audit_page import AuditPage, PartitionRead, TopicRead, topics
 from sexton.report.audit_picture import Picture, picture_of
 from sexton.report.audit_steps import Advice, Step
@@ -40,6 +40,7 @@ from sexton.report.quantities import duration, moment, size
 MOST_CARDS = 50  # findings with a picture; the rest is a table
 MOST_ROWS = 2_000  # of that table; nobody reads more, and Parquet has them all
 MOST_PARTITIONS = 500  # shown replica by replica
+MOST_AGREEING = 20  # topics above the findings: more of them are folded away
 PICTURE_COLUMNS = 10
 
 
@@ -70,7 +71,8 @@ def _top(page: AuditPage) -> Iterator[str]:
     yield f'<p class="eyebrow">sexton audit · {_e(where.strip() + reached)}</p>\n'
     yield f"<h1>{_e(verdict_sentence(page))}</h1>\n"
     yield f'<p><span class="badge {page.standing}">{_e(STANDINGS[page.standing])}</span> '
-    yield f"{_e(describe_counts(page.counts))}. "
+    found = _e(describe_counts(page.counts))
+    yield f'<a href="#findings">{found}</a>. ' if page.findings else f"{found}. "
     if page.acknowledged:
         noun = many(page.acknowledged, "finding")
         yield f"{_e(noun)} more acknowledged in the baseline, and not shown. "
@@ -129,7 +131,16 @@ def _topics(page: AuditPage) -> Iterator[str]:
         ("topic", "name"), ("verdict", ""), ("partitions", "n"), ("replicas", "n"),
         ("records", "n"), ("keys", "n"), ("tombstones", "n"), ("markers", "n"), ("bytes", "n"),
     )  # fmt: skip
-    yield table(columns, (_topic_row(each) for each in found), raw=1)
+    well = [each for each in found if each.standing == "agree"]
+    folded = well if page.findings and len(well) > MOST_AGREEING else []
+    shown = [each for each in found if not folded or each.standing != "agree"]
+    if shown:
+        yield table(columns, map(_topic_row, shown), raw=1)
+    if folded:
+        count = many(len(folded), "topic")
+        yield f"<details><summary>{_e(count)} in which replicas agree</summary>\n"
+        yield table(columns, map(_topic_row, folded), raw=1)
+        yield "</details>\n"
     if len(page.partitions) <= MOST_PARTITIONS:
         yield "<details><summary>Every replica of every partition</summary>\n"
         yield from _partitions(found, page)
@@ -189,13 +200,15 @@ def _findings(page: AuditPage) -> Iterator[str]:
     yield '<h2 id="findings">Findings</h2>\n'
     numbered = list(enumerate(ordered, 1))
     told = _Told(Advice(page))
-    for code, group in groupby(numbered[:MOST_CARDS], key=lambda each: each[1].code):
+    drawn = to_draw(ordered, MOST_CARDS)
+    cards = [each for each in numbered if each[0] - 1 in drawn]
+    for code, group in groupby(cards, key=lambda each: each[1].code):
         total = sum(1 for each in ordered if each.code == code)
         yield f"<h3>{_e(code)} <span class='soft'>· {_e(many(total, 'finding'))}</span></h3>\n"
         yield f"<p>{_e(meaning(code))}</p>\n"
         for number, finding in group:
             yield from _card(number, finding, page, told)
-    yield from _others(numbered[MOST_CARDS:], page)
+    yield from _others([each for each in numbered if each[0] - 1 not in drawn], page)
 
 
 class _Told:

@@ -2,11 +2,15 @@
 
 The worst first, and what belongs together beside each other: by severity, code and partition. A
 code's place is by how much harm it does to those who read the topic, not by its name.
+
+A broker that was away for too long is wrong about thousands of keys in hundreds of topics. Nobody
+looks at a picture of each: `to_draw` takes as many as somebody may, of every kind and place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from sexton.audit.finding import AuditFinding
 from sexton.report.findings import SEVERITIES
@@ -31,6 +35,19 @@ def in_reading_order(findings: Iterable[AuditFinding]) -> list[AuditFinding]:
         for code in {each.code for each in every}
     }
     return sorted(every, key=lambda each: (worst[each.code], *_place(each)))
+
+
+def to_draw(ordered: Sequence[AuditFinding], most: int) -> frozenset[int]:
+    """Which of them, by their place in the order: of each code one, of each topic, and so on."""
+    of_code: Counter[str] = Counter()
+    of_topic: Counter[tuple[str, str]] = Counter()
+    ranks = []
+    for at, each in enumerate(ordered):
+        topic = each.code, each.partition.topic
+        ranks.append((of_topic[topic], of_code[each.code], at))
+        of_topic[topic] += 1
+        of_code[each.code] += 1
+    return frozenset(at for _, _, at in sorted(ranks)[:most])
 
 
 def _place(finding: AuditFinding) -> tuple[int, str, str, int, int]:

@@ -61,9 +61,10 @@ _KEY = (
     ("∅", "a delete"),
     ("⋯", "not drawn"),
 )
+_WITH_KEYS = "key=digits of its value's hash"
 _DIGITS = {
-    True: "key=digits of its value's hash",
-    False: "k the key in question, other keys and values as digits of their hash",
+    True: "k the key in question, other keys and values as digits of their hash",
+    False: "keys and values as digits of their hash",
 }
 
 
@@ -209,7 +210,9 @@ class _Sketch:
         told = "".join(text for texts in self.texts for text in texts.values())
         signs = [f"{sign} {what}" for sign, what in _KEY if sign[0] in told]
         if "=" in told:
-            signs.append(_DIGITS[self.page.show_keys])
+            every = (text for texts in self.texts for text in texts.values())
+            has_k = any(text.lstrip("(").startswith("k=") for text in every)
+            signs.append(_WITH_KEYS if self.page.show_keys else _DIGITS[has_k])
         key = ", ".join(signs)
         widest = max(60, *map(len, drawn))
         return [*drawn, *textwrap.wrap(key, widest, initial_indent="  ", subsequent_indent="  ")]

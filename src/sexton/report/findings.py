@@ -90,7 +90,7 @@ def finding_text(finding: Finding, width: int) -> Text:
 def describe_counts(counts: Counter[Severity]) -> str:
     """How many there are of each severity: `2 errors, 1 note`, or `no findings`."""
     parts = [
-        f"{counts[severity]} {severity}{'' if counts[severity] == 1 else 's'}"
+        f"{counts[severity]:,} {severity}{'' if counts[severity] == 1 else 's'}"
         for severity in SEVERITIES
         if counts[severity]
     ]

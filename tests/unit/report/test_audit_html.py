@@ -11,10 +11,10 @@ from html.parser import HTMLParser
 import pytest
 
 from sexton.base.partitions import TopicPartition
-from sexton.report.audit_html import MOST_CARDS, html_page
+from sexton.report.audit_html import MOST_AGREEING, MOST_CARDS, html_page
 from sexton.report.audit_page import AuditPage, Unread
 from sexton.report.audit_words import MEANINGS
-from tests.unit.report.audit_examples import CLEAN, EACH, HOSTILE, MISSING, PAGE, TOMBSTONE
+from tests.unit.report.audit_examples import CLEAN, EACH, HOSTILE, MISSING, PAGE, STUCK, TOMBSTONE
 
 VOID = {"meta", "br", "link", "img", "hr"}
 
@@ -165,7 +165,34 @@ def test_many_findings_are_grouped_and_only_the_first_have_pictures() -> None:
     assert "tombstone-divergence · 70 findings" in read.text
     # What is to be done for the same key's partition is told once, and then referred to.
     assert read.text.count("Stop the topic's cleaning") < 10
-    assert read.text.count("The steps are those of finding 1.") == MOST_CARDS - 1
+    assert read.text.count("The steps are those of finding 1.") == MOST_CARDS - len(EACH)
+
+
+def test_of_many_findings_each_kind_and_each_topic_has_a_picture() -> None:
+    """A broker that was away is wrong about thousands of keys; one stuck partition is no less."""
+    many = [
+        replace(TOMBSTONE, partition=TopicPartition(f"table-{topic}", number % 3))
+        for topic in range(30)
+        for number in range(40)
+    ]
+    read = Reader(html_page(replace(PAGE, findings=(STUCK, *many))))
+    assert read.tags["article"] == MOST_CARDS
+    assert f"stuck-partition in {STUCK.partition}" in read.text
+    for topic in range(30):
+        assert f"tombstone-divergence in table-{topic}-0" in read.text
+    assert "1,151 more findings" in read.text
+
+
+def test_many_topics_that_agree_do_not_bury_the_findings() -> None:
+    well = tuple(
+        replace(CLEAN.partitions[0], partition=TopicPartition(f"well-{number}", 0))
+        for number in range(MOST_AGREEING + 1)
+    )
+    text = html_page(replace(PAGE, partitions=(*PAGE.partitions, *well)))
+    assert '<a href="#findings">' in text
+    agreeing = text.index("topics in which replicas agree</summary>")
+    assert text.index('id="topics"') < agreeing < text.index(">well-0<") < text.index("</details>")
+    assert "topics in which" not in html_page(replace(CLEAN, partitions=well)), "nothing below"
 
 
 def test_what_was_not_read_is_on_the_page() -> None:

@@ -56,6 +56,7 @@ def test_the_logs_are_drawn_below_each_other() -> None:
     assert " ".join(line.strip() for line in legend).endswith(
         "k the key in question, other keys and values as digits of their hash"
     )
+    assert "in question" not in " ".join(picture_lines(STUCK, PAGE, 80)), "there is no such key"
 
 
 def test_a_picture_for_which_there_is_no_room_is_said_to_be_left_out() -> None:
