@@ -63,9 +63,11 @@ def command(
 
         status, held = with_daemon(reach, config, memory_topic, freeze)
         show(out, status)
-        for topic in status.topics:
-            if topic.topic in held and topic.state not in ("frozen", "not compacted"):
-                out.incomplete(topic.topic, f"is {topic.state}")
+        out.incomplete_parts(
+            (topic.topic, f"is {topic.state}")
+            for topic in status.topics
+            if topic.topic in held and topic.state not in ("frozen", "not compacted")
+        )
 
 
 async def hold(daemon: Daemon, only: frozenset[str] | None) -> set[str]:

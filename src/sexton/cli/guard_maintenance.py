@@ -80,9 +80,11 @@ def command(
         if off:
             tell_unfinished(out, status)
             return
-        for topic in status.topics:
-            if topic.topic in not_frozen or topic.state in _ON_THE_WAY:
-                out.incomplete(topic.topic, f"is {topic.state}")
+        out.incomplete_parts(
+            (topic.topic, f"is {topic.state}")
+            for topic in status.topics
+            if topic.topic in not_frozen or topic.state in _ON_THE_WAY
+        )
 
 
 def _not_frozen(daemon: Daemon) -> set[str]:

@@ -74,14 +74,14 @@ def _tell(out: Output, result: Panicked) -> None:
         said = before or "not set"
         rows.append((name, FOREVER if result.on else said, said if result.on else FOREVER))
     out.rows("options", OPTIONS, rows)
-    for topic, value in result.not_reached.items():
-        out.finding(
-            Finding(
-                "guard-panic-misses", "warning", topic,
-                "it has a min.compaction.lag.ms of its own, and is cleaned all the same",
-                {"min_compaction_lag_ms": value}, f"sexton guard freeze {topic}",
-            )
-        )  # fmt: skip
+    out.findings(
+        Finding(
+            "guard-panic-misses", "warning", topic,
+            "it has a min.compaction.lag.ms of its own, and is cleaned all the same",
+            {"min_compaction_lag_ms": value}, f"sexton guard freeze {topic}",
+        )
+        for topic, value in result.not_reached.items()
+    )  # fmt: skip
     for node, value in result.brokers.items():
         out.finding(
             Finding(

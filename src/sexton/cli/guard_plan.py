@@ -71,8 +71,7 @@ def command(
         out.rows("steps", STEPS, rows)
         if not rows:
             out.say("nothing to do")
-        for finding in status.findings:
-            out.finding(finding)
+        out.findings(status.findings)
         out.summarize(
             topics=len(status.topics),
             protected=sum(1 for topic in status.topics if topic.protected),

@@ -155,8 +155,7 @@ def show(out: Output, status: Status, topics: list[TopicStatus] | None = None) -
     out.rows("topics", TOPICS, rows_of(status, shown))
     if any(topic.held_back_bytes is not None for topic in shown):
         out.rows("disks", DISKS, map(_disk_row, status.brokers))
-    for finding in status.findings:
-        out.finding(finding)
+    out.findings(status.findings)
     out.summarize(
         cluster_id=status.cluster_id,
         topics=len(shown),
@@ -191,9 +190,9 @@ def rows_of(status: Status, topics: Sequence[TopicStatus]) -> list[Row]:
 
 def tell_unfinished(out: Output, status: Status) -> None:
     """After a command that sets topics back: somebody else may have said that they would."""
-    for topic in status.topics:
-        if topic.state == "thawing":
-            out.incomplete(topic.topic, NOT_YET)
+    out.incomplete_parts(
+        (topic.topic, NOT_YET) for topic in status.topics if topic.state == "thawing"
+    )
 
 
 def _row_of(status: Status, topic: TopicStatus) -> Row:

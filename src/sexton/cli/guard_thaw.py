@@ -89,9 +89,11 @@ def command(
         show(out, status)
         _tell_what_was_free(out, only, held)
         tell_unfinished(out, status)
-        for topic in status.topics:
-            if topic.state in ("frozen", "freezing"):
-                out.incomplete(topic.topic, f"stays frozen: {'; '.join(why_held(status, topic))}")
+        out.incomplete_parts(
+            (topic.topic, f"stays frozen: {'; '.join(why_held(status, topic))}")
+            for topic in status.topics
+            if topic.state in ("frozen", "freezing")
+        )
 
 
 def _tell_what_was_free(out: Output, only: frozenset[str] | None, held: set[str]) -> None:

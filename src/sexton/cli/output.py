@@ -31,7 +31,7 @@ from sexton.base.errors import SextonError
 from sexton.base.findings import Finding, Severity
 from sexton.cli.failures import Failure, failure_of, fitting, is_lively, print_failure
 from sexton.cli.writers import Drawing, Ending, Format, open_writer
-from sexton.report.findings import describe_counts
+from sexton.report.findings import describe_counts, few_of_each
 from sexton.report.incomplete import by_reason, said_once
 from sexton.report.tables import Cell, Column, Row
 
@@ -74,6 +74,17 @@ class Output:
         """Something wrong with what was inspected; people may be shown a drawing of it."""
         self.counts[finding.severity] += 1
         self._writer.finding(finding, drawing)
+
+    def findings(self, found: Iterable[Finding]) -> None:
+        """Many of them: programs get each, people some of each code and where the others are."""
+        every = list(found)
+        if self.format is not Format.table:
+            for finding in every:
+                self.finding(finding)
+            return
+        for finding, count in few_of_each(every):
+            self.counts[finding.severity] += count
+            self._writer.finding(finding)
 
     def unshown(self, severity: Severity) -> None:
         """One finding of very many: people are told in some other way, programs of each."""

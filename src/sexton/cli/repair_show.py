@@ -11,7 +11,8 @@ from sexton.base.findings import Evidence, Finding
 from sexton.cli.output import Output
 from sexton.cli.repair_look import Looked
 from sexton.cli.repair_request import Request
-from sexton.report.tables import Column, Row, number
+from sexton.cli.writers import Format
+from sexton.report.tables import Cell, Column, Row, number
 
 if TYPE_CHECKING:
     from sexton.guard.repair_choices import Choice
@@ -42,7 +43,7 @@ def show_plans(plans: Sequence[Plan], request: Request, out: Output) -> None:
         for each in plan.decision.settled
     ]  # fmt: skip
     if rows:
-        out.rows("verdicts", WRONG, rows)
+        out.rows("verdicts", WRONG, _alike(rows) if out.format is Format.table else rows)
     steps: list[Row] = [
         (*plan.job.partition, count, what)
         for plan in plans
@@ -53,6 +54,17 @@ def show_plans(plans: Sequence[Plan], request: Request, out: Output) -> None:
         out.say("\nplan: stop cleaning of the topic, then for each partition")
         out.rows("plans", STEPS, steps)
         out.say(f"then audit {request} again, and let {request.topic} be cleaned as before")
+
+
+def _alike(rows: Sequence[Row]) -> list[Row]:
+    """For people: a hundred keys of a partition that are wrong in one way are one row."""
+    reasons: dict[Row, list[Cell]] = {}
+    for *same, because in rows:
+        reasons.setdefault(tuple(same), []).append(because)
+    return [
+        (*same, because[0] if len(because) == 1 else f"{because[0]}; {len(because) - 1} more alike")
+        for same, because in reasons.items()
+    ]
 
 
 def show_choices(choices: Sequence[Choice], request: Request, out: Output) -> None:
@@ -87,9 +99,13 @@ def show_left(plans: Sequence[Plan], looked: Looked, request: Request, out: Outp
 def show_undone(plans: Sequence[Plan], looked: Looked, out: Output) -> None:
     """After a dry run: what could be repaired, and is still wrong."""
     planned = [each for plan in plans if plan.job is not None for each in plan.decision.settled]
-    for each in (*looked.chosen, *planned):
-        where = f"{each.partition} on {_numbers(each.replicas)}"
-        out.finding(Finding(each.code, severity(each.code), where, each.message, {}, DO_IT))
+    out.findings(
+        Finding(
+            each.code, severity(each.code), f"{each.partition} on {_numbers(each.replicas)}",
+            each.message, {}, DO_IT,
+        )
+        for each in (*looked.chosen, *planned)
+    )  # fmt: skip
 
 
 def show_unfinished(topic: str, replicas: int, out: Output) -> None:

@@ -127,8 +127,7 @@ def command(
             out.say(f"No transaction hangs{', as far as could be asked' if found.unread else ''}.")
         if found.left_out:
             out.say(_left_out(found))
-        for each in found.hanging:
-            out.finding(_finding(each))
+        out.findings(map(_finding, found.hanging))
         out.incomplete_parts(found.unread)
         out.summarize(
             transactions=len(found.hanging), under_way=found.under_way, left_out=found.left_out

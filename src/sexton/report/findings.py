@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sexton.base.findings import Evidence, Finding, Severity
@@ -23,6 +23,8 @@ from sexton.report.tables import Cell, Column, one_line
 if TYPE_CHECKING:
     from rich.text import Text
 
+MOST_ALIKE = 5  # findings of one code that people are told in full, where there are many
+MOST_NAMED = 3  # of the others, by where they are
 COLUMNS = tuple(
     Column(name) for name in ("severity", "code", "where", "message", "evidence", "remedy")
 )
@@ -85,6 +87,33 @@ def finding_text(finding: Finding, width: int) -> Text:
     if first[len(INDENT) :].startswith(finding.code):
         text.stylize("bold", len(INDENT), len(INDENT) + len(finding.code))
     return Text("\n").join([text, *(Text(line) for line in rest)])
+
+
+def few_of_each(findings: Sequence[Finding]) -> Iterator[tuple[Finding, int]]:
+    """For people: of each code the first in full, the rest together; and how many each stands for.
+
+    A broker that is away is the reason for one in every topic.
+    """
+    alike: dict[tuple[Severity, str], list[Finding]] = {}
+    for finding in findings:
+        alike.setdefault((finding.severity, finding.code), []).append(finding)
+    rests = [every[MOST_ALIKE:] for every in alike.values() if len(every) > MOST_ALIKE + 1]
+    folded = {id(finding) for rest in rests for finding in rest}
+    yield from ((finding, 1) for finding in findings if id(finding) not in folded)
+    yield from ((_together(rest), len(rest)) for rest in rests)
+
+
+def _together(rest: Sequence[Finding]) -> Finding:
+    places = list(dict.fromkeys(finding.where for finding in rest))
+    where = ", ".join(places[:MOST_NAMED])
+    if len(places) > MOST_NAMED:
+        where += f" and {len(places) - MOST_NAMED:,} more"
+    first = rest[0]
+    message = first.message if {finding.message for finding in rest} == {first.message} else ""
+    remedy = first.remedy
+    if {finding.remedy for finding in rest} != {remedy}:
+        remedy = "As above for each of them; --format json tells all."
+    return Finding(first.code, first.severity, where, message, {}, remedy)
 
 
 def describe_counts(counts: Counter[Severity]) -> str:

@@ -17,6 +17,7 @@ from sexton.cli.output import Output
 from sexton.cli.retry_status import COLUMNS as RETRY_STATUS
 from sexton.cli.writers import Format
 from sexton.client.reading import OffsetsGone
+from sexton.report.findings import MOST_ALIKE
 from sexton.report.tables import Cell, Column, number, print_rich
 
 COLUMNS = (number("offset"), Column("key"))
@@ -350,6 +351,49 @@ def test_a_reason_that_many_share_is_told_once_and_programs_get_each() -> None:
         f"incomplete: {first} and 1,202 more: broker 3: is not up",
         "incomplete: users-0 on broker 2: no answer",
     ]
+
+
+def test_of_findings_that_are_alike_people_are_told_some_and_programs_each() -> None:
+    """When a broker goes, a guard doubts a replica of every topic there is."""
+    doubts = [
+        Finding("guard-doubt", "error", f"t{n}", "was away", {"n": n}, f"`sexton audit t{n}`")
+        for n in range(300)
+    ]
+    slow = [
+        Finding("guard-too-slow", "warning", f"t{n}", "too slow", {}, "raise it")
+        for n in range(MOST_ALIKE + 1)
+    ]
+    mixed = [doubts[0], slow[0], *doubts[1:], *slow[1:], NOTE]
+
+    def tell(out: Output) -> None:
+        out.findings(mixed)
+        out.say_findings()
+
+    code, stdout, _ = say(Format.table, tell)
+    assert code == 1
+    for n in range(MOST_ALIKE):
+        assert f"error    guard-doubt  t{n}\n" in stdout
+    assert stdout.count("guard-doubt") == MOST_ALIKE + 1
+    assert (
+        "error    guard-doubt  t5, t6, t7 and 292 more\n"
+        "         was away\n"
+        "         → As above for each of them; --format json tells all.\n"
+    ) in stdout
+    assert stdout.count("guard-too-slow") == MOST_ALIKE + 1, "one is not worth folding"
+    assert "300 errors, 6 warnings, 1 note" in stdout
+    _, stdout, _ = say(Format.json, tell)
+    assert [each["where"] for each in json.loads(stdout)["findings"]] == [
+        each.where for each in mixed
+    ]
+
+
+def test_where_the_remedy_is_the_same_it_is_told_of_the_rest_too() -> None:
+    found = [
+        Finding("guard-too-slow", "warning", f"t{n}", f"too slow by {n}", {}, "raise it")
+        for n in range(8)
+    ]
+    _, stdout, _ = say(Format.table, lambda out: out.findings(found))
+    assert stdout.endswith("guard-too-slow  t5, t6, t7\n         → raise it\n")
 
 
 @pytest.mark.parametrize(
