@@ -115,6 +115,24 @@ def test_records_are_deleted_under_a_task(three: EmbeddedCluster) -> None:
     assert found == sorted(set(found)) and found[0] == 150
 
 
+@pytest.mark.parametrize("columns", ["offset", "offset,outcome"])
+def test_what_was_deleted_does_not_come_with_the_rest_of_its_batch(
+    three: EmbeddedCluster, columns: str
+) -> None:
+    """A broker sends whole batches, and the log may begin in the middle of one."""
+    topic = f"task-middle-{len(columns)}"
+    three.create_topic(topic, [[1]])
+    producer = Producer({"bootstrap.servers": three.bootstrap_servers, "linger.ms": 1_000})
+    for _ in range(10):
+        producer.produce(topic, b"v", partition=0)
+    assert producer.flush(30) == 0
+    options = options_for(three, topic, columns=columns, failOnDataLoss="false")
+    (wanted,) = planned(options)
+    delete_to(three, topic, 6)
+    found = [each for batch in read_range(options, wanted) for each in batch.column(0).to_pylist()]
+    assert found == [6, 7, 8, 9]
+
+
 def test_a_transaction_that_ends_under_a_task_is_read_once(three: EmbeddedCluster) -> None:
     """What was open when the task began comes with the last of what was decided then."""
     three.create_topic("task-ending", [[1]])

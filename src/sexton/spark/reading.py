@@ -4,9 +4,9 @@
        ╰──── the next chunk is under way meanwhile ────╯
 
 A range is read whole or the task fails. Offsets that went away since the range was planned end it
-with `DataLoss`; with `failOnDataLoss` off the read goes on where the log begins now, and ends where
-it ends. All that was planned had been committed: a log that ends before was cut, by an unclean
-election.
+with `DataLoss`; with `failOnDataLoss` off the read goes on where the log begins now, though that be
+in the middle of a batch, and ends where it ends. All that was planned had been committed: a log
+that ends before was cut, by an unclean election.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ class _Outcomes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    chunk: Chunk  # may reach beyond `end`, as far as the broker has come since it was asked
-    end: int
+    chunk: Chunk  # of whole batches: may begin before `start`
+    start: int
+    end: int  # the chunk may reach beyond it, as far as the broker has come since it was asked
     outcomes: _Outcomes | None  # None: nobody needs them
 
 
@@ -59,7 +60,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
                 outcome = piece.outcomes.of(columns) if piece.outcomes is not None else None
                 hidden = outcome == ABORT if committed and outcome is not None else None
                 rows = shown_rows(
-                    columns, wanted.start, piece.end, hidden,
+                    columns, piece.start, piece.end, hidden,
                     with_control=options.with_transactions and not committed,
                 )  # fmt: skip
                 yield from maker.batches(Rows(columns, rows, outcome))
@@ -86,6 +87,7 @@ class _RangeReader:
     def __init__(self, options: SourceOptions, wanted: OffsetRange) -> None:
         self._options = options
         self._wanted = wanted
+        self._from = wanted.start  # what is before it is not shown, or was deleted meanwhile
 
     async def pieces(self) -> AsyncGenerator[_Piece, None]:
         options, wanted = self._options, self._wanted
@@ -108,14 +110,14 @@ class _RangeReader:
         self, reader: PartitionReader, start: int, end: int
     ) -> AsyncGenerator[_Piece, None]:
         async for chunk in self._chunks(reader, start, end, UNCOMMITTED):
-            yield _Piece(chunk, end, None)
+            yield _Piece(chunk, self._from, end, None)
 
     async def _decided(
         self, reader: PartitionReader, start: int, end: int
     ) -> AsyncGenerator[_Piece, None]:
         async for chunk in self._chunks(reader, start, end, COMMITTED):
             aborted = [(entry.first_offset, entry.producer_id) for entry in chunk.aborted]
-            yield _Piece(chunk, end, Decided(aborted))
+            yield _Piece(chunk, self._from, end, Decided(aborted))
 
     async def _explained(
         self, client: Client, reader: PartitionReader
@@ -135,7 +137,7 @@ class _RangeReader:
                 ):
                     tail.note(columns)
             async for chunk in self._chunks(reader, start, end, UNCOMMITTED):
-                yield _Piece(chunk, end, tail)
+                yield _Piece(chunk, self._from, end, tail)
 
     async def _edges(self, client: Client) -> tuple[int, int]:
         """Last stable offset and high watermark, of the leader or the replica that is meant."""
@@ -165,7 +167,7 @@ class _RangeReader:
                     raise self._loss(gone) from gone
                 if gone.offset >= gone.log_end:
                     return
-                start = gone.log_start
+                start = self._from = gone.log_start
             except Refused as error:  # nor was it there later, for as long as we have patience
                 if error.error is not KafkaError.OFFSET_NOT_AVAILABLE:
                     raise
