@@ -5,17 +5,19 @@ No Spark is needed to ask. What was read last is on broker 1 alone, and broker 2
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sexton.client.epochs import parts_at
 from sexton.spark import streaming
 from sexton.spark.loss import DataLoss
 from sexton.spark.options import parse
+from sexton.spark.ranges import OffsetRange
 from sexton.spark.streaming import SextonStreamReader
 from sexton.testing.embedded import EmbeddedCluster
 from tests.stores.unclean import changed_history
@@ -54,6 +56,10 @@ def read_to_6(cluster: EmbeddedCluster, reader: SextonStreamReader) -> dict[str,
     return end
 
 
+def edges_of(ranges: Sequence[InputPartition]) -> list[tuple[int, int]]:
+    return [(each.start, each.end) for each in ranges if isinstance(each, OffsetRange)]
+
+
 def test_other_records_at_the_same_offsets_are_noticed(cluster: EmbeddedCluster) -> None:
     """Also by a query that is started again: all is in its checkpoint."""
     reader = reader_of(cluster)
@@ -66,6 +72,25 @@ def test_other_records_at_the_same_offsets_are_noticed(cluster: EmbeddedCluster)
             each.latestOffset(end, ALL)
     accepting = reader_of(cluster, failOnDataLoss="false")
     assert accepting.latestOffset(end, ALL)["orders"]["0"] == 8
+
+
+def test_a_batch_that_was_planned_before_is_not_read_from_another_log(
+    cluster: EmbeddedCluster,
+) -> None:
+    """Spark runs it again, without asking how far to go: it has planned that, and died."""
+    begun = {"orders": {"0": 0}}
+    end = read_to_6(cluster, reader_of(cluster))
+    reader = reader_of(cluster)
+    assert edges_of(reader.partitions(begun, end)) == [(0, 6)]
+    changed_history(cluster, "orders")
+    write(cluster, 5)
+    told = "orders-0: a batch was planned up to offset 6, and its leader's log parts from that at 3"
+    with pytest.raises(DataLoss, match=told):
+        reader_of(cluster).partitions(begun, end)
+    accepting = reader_of(cluster, failOnDataLoss="false")
+    assert edges_of(accepting.partitions(begun, end)) == [(0, 6)]
+    del end["orders"]["epochs"]  # a control, as below
+    assert edges_of(reader_of(cluster).partitions(begun, end)) == [(0, 6)]
 
 
 def test_without_epochs_they_are_not(cluster: EmbeddedCluster) -> None:
@@ -91,6 +116,8 @@ def test_another_leader_that_has_all_is_asked_once(
     write(cluster, 3)
     end = reader.latestOffset({"orders": {"0": 0}}, ALL)
     cluster.elect("orders", 0, 2)
+    reader.partitions({"orders": {"0": 0}}, end)
+    assert not asked  # it was planned a moment ago
     for _ in range(3):
         assert reader.latestOffset(end, ALL) == end  # no batch for that
     assert len(asked) == 1

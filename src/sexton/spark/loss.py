@@ -28,8 +28,8 @@ def ends_earlier(what: TopicPartition | str, end: int, latest: int, word: str) -
     return DataLoss(f"{what}: asked for up to offset {end}, but its {word} is {latest}")
 
 
-def cut_before(what: TopicPartition, parts_at: int, reached: int) -> DataLoss:
+def cut_before(what: TopicPartition, parts_at: int, reached: int, was: str) -> DataLoss:
     return DataLoss(
-        f"{what}: had been read up to offset {reached}, and its leader's log parts from that at "
+        f"{what}: {was} up to offset {reached}, and its leader's log parts from that at "
         f"{parts_at}: there was an unclean election, and other records may have come there since"
     )

@@ -8,8 +8,8 @@ as in Spark's own Kafka source, and with the topic's id: a topic that was delete
 under its name has other records at the same offsets, and nobody would notice by the numbers alone.
 Nor would anybody if an unclean election has cut a partition and it has grown since. So the epoch of
 the leader that named an offset is kept with it, and a later leader is asked whether its log has all
-that was there (`client.epochs`). A checkpoint of Spark's own source has neither, and is taken up as
-it is.
+that was there (`client.epochs`), before a batch is planned, and before one is read that an earlier
+run has planned. A checkpoint of Spark's own source has neither, and is taken up as it is.
 
 A batch is all that is there, or with `maxOffsetsPerTrigger` a part of it, taken from partitions in
 proportion to what they hold. Partitions that appear are read from their beginning.
@@ -33,7 +33,7 @@ from pyspark.sql.streaming.datasource import (
 from sexton.base.partitions import TopicPartition
 from sexton.client.client import Client
 from sexton.client.epochs import parts_at
-from sexton.client.listing import EARLIEST, list_offsets
+from sexton.client.listing import EARLIEST, LATEST, Listed, list_by_epoch, list_offsets
 from sexton.client.topology import Topic, Topology, may_be_same
 from sexton.spark.asking import with_news
 from sexton.spark.loss import DataLoss, begins_later, cut_before
@@ -92,6 +92,7 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._has_met_brokers = False
         # By partition: an offset, and the epoch of a leader that has all before it.
         self._had: dict[TopicPartition, tuple[int, int]] = {}
+        self._planned: Json | None = None  # how far the last batch goes that this run has planned
 
     def _run(self, work: Callable[[Client], Awaitable[T]]) -> T:
         async def meet(client: Client) -> T:
@@ -115,7 +116,9 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         earliest, now = self._run(lambda client: self._next(client, begun))
         target = now if self._target is None else _at_most(now, self._target, begun)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return following(begun, earliest, target, most, self._options.fail_on_data_loss).to_json()
+        found = following(begun, earliest, target, most, self._options.fail_on_data_loss)
+        self._planned = found.to_json()
+        return self._planned
 
     async def _next(
         self, client: Client, begun: Offsets
@@ -125,7 +128,9 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             await self._still_there(client, begun, now)
         return earliest, now
 
-    async def _still_there(self, client: Client, begun: Offsets, now: Offsets) -> None:
+    async def _still_there(
+        self, client: Client, begun: Offsets, now: Offsets, was: str = "had been read"
+    ) -> None:
         """DataLoss if a later leader's log parts from the one that was read, before its end.
 
         Each later leader is asked once: a partition may stand still for long.
@@ -136,7 +141,7 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             async with gate:
                 ends = await parts_at(client, at, epoch, later, self._options.patience)
             if ends is not None and ends < reached:
-                raise cut_before(at, ends, reached)
+                raise cut_before(at, ends, reached, was)
             self._had[at] = reached, later
 
         looking = []
@@ -154,8 +159,7 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topology, chosen = await partitions_of(client, self._options, begun.next, begun.ids)
         earliest, latest = await edges(client, self._options, chosen)
         ends = {at: each.offset for at, each in latest.items()}
-        epochs = {at: each.leader_epoch for at, each in latest.items() if each.leader_epoch >= 0}
-        return earliest, Offsets(ends, _ids(topology, chosen), epochs)
+        return earliest, Offsets(ends, _ids(topology, chosen), _epochs(latest))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         most = self._options.most_offsets_per_trigger
@@ -171,11 +175,20 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         begun, until = Offsets.from_json(start), Offsets.from_json(end)
-        return self._run(lambda client: self._ranges(client, begun, until))
+        again = end != self._planned
+        return self._run(lambda client: self._ranges(client, begun, until, again=again))
 
-    async def _ranges(self, client: Client, begun: Offsets, until: Offsets) -> list[OffsetRange]:
+    async def _ranges(
+        self, client: Client, begun: Offsets, until: Offsets, *, again: bool = False
+    ) -> list[OffsetRange]:
+        """`again`: an earlier run has planned this batch, and nobody has looked at it since."""
         options = self._options
         there = await self._there(client, until)
+        if again and until.epochs and options.fail_on_data_loss:
+            ends = dict.fromkeys(there, LATEST)
+            latest = await list_by_epoch(client, ends, patience=options.patience, newest=True)
+            now = Offsets(ids=until.ids, epochs=_epochs(latest))
+            await self._still_there(client, until, now, "a batch was planned")
         new = [at for at in there if at not in begun.next or _replaced(begun, until, at)]
         earliest = await list_offsets(
             client, dict.fromkeys(new, EARLIEST), patience=options.patience
@@ -225,6 +238,10 @@ class SextonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _ids(topology: Topology, chosen: Iterable[TopicPartition]) -> dict[str, bytes]:
     return {at.topic: topology.topic(at.topic).topic_id for at in chosen}
+
+
+def _epochs(latest: Mapping[TopicPartition, Listed]) -> dict[TopicPartition, int]:
+    return {at: each.leader_epoch for at, each in latest.items() if each.leader_epoch >= 0}
 
 
 def _is_other(told: Topology, planned: Offsets, at: TopicPartition) -> bool:
