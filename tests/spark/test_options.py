@@ -83,12 +83,57 @@ def test_a_password_is_not_shown() -> None:
         ({"replica": "1", "path": "/logs"}, "replica: means nothing for files"),
         ({"columns": "key,ofset"}, r"columns: there is no ofset .*offset\?"),
         ({"maxOffsetsPerTrigger": "5"}, "is for streams"),
+        # What Spark's own source takes, and what people have set for its consumer.
+        ({"groupIdPrefix": "g"}, "groupIdPrefix: does nothing here: no consumer group"),
+        ({"fetchOffset.numRetries": "3"}, r"fetchOffset.numRetries: .* kafka.default.api.timeout"),
+        ({"minOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger: is not there yet.*processingTime"),
+        ({"maxTriggerDelay": "15m"}, "maxTriggerDelay: is not there yet"),
+        ({"kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset: .*startingOffsets"),
+        ({"kafka.value.deserializer": "x"}, "kafka.value.deserializer: .* bytes"),
+        ({"kafka.max.poll.records": "9"}, r"kafka.max.poll.records: is not .*\(there are kafka\."),
+        ({"kafka.session.timeout.ms": "9"}, r"\(there are kafka\.bootstrap.*kafka\.sasl"),
+        ({"topic": "orders"}, r"topic: is not an option .*\(there are subscribe"),
     ],
 )
 def test_a_mistake_is_named(options: dict[str, str], why: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse({**SERVERS, "subscribe": "orders", **options})
     assert re.search(why, f"{caught.value} {caught.value.hint}"), caught.value
+
+
+@pytest.mark.parametrize(
+    "value",
+    ['{"orders": "12"}', '{"orders": [0.5]}', '{"orders": ["0"]}', '{"orders": [-1]}',
+     '{"orders": [true]}', '{"orders": {"0": 1}}', "{}", "[]", "orders"],
+)  # fmt: skip
+def test_partitions_are_listed_by_their_numbers(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"assign: .* does not name partitions"):
+        parse({**SERVERS, "assign": value})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("orders-*(", "missing"),
+        (r"\Qorders\E", "bad escape"),
+        ("[a-z&&[^b]].*", "a set in a set, or &&"),  # other topics than Java's would be read
+        ("[a-z&&c-f]", "a set in a set, or &&"),
+        ("[a[bc]]", "a set in a set, or &&"),
+        ("[^[:alpha:]]", "a set in a set, or &&"),
+        ("", "it is empty"),
+    ],
+)
+def test_a_pattern_that_java_reads_otherwise_is_refused(pattern: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=f"subscribePattern: .*{why}.*Python"):
+        parse({**SERVERS, "subscribePattern": pattern})
+
+
+@pytest.mark.parametrize(
+    "pattern", ["orders.*", "(a|b)[-_.]\\d+", "[a]&&[b]", "[]a]x[b]", "[a\\[]", "(?i)ORDERS", "a++"]
+)
+def test_other_patterns_are_taken(pattern: str) -> None:
+    topics = parse({**SERVERS, "subscribePattern": pattern}).topics
+    assert topics is not None and topics.pattern == pattern
 
 
 def test_what_is_missing_is_named() -> None:

@@ -38,10 +38,32 @@ KAFKA_OPTIONS = (
     "retry.backoff.ms", "retry.backoff.max.ms", "max.partition.fetch.bytes", "client.id",
 )  # fmt: skip
 _SECURITY = ("security.", "ssl.", "sasl.", "enable.ssl.")  # `client_config` knows which there are
-_IDLE = (
-    "groupidprefix", "kafka.group.id", "kafkaconsumer.polltimeoutms", "fetchoffset.numretries",
-    "fetchoffset.retryintervalms", "minoffsetspertrigger", "maxtriggerdelay",
-)  # fmt: skip
+_NO_GROUP = ("does nothing here: no consumer group is used", "leave it out")
+_NO_POLLING = (
+    "does nothing here: no consumer's polling is used",
+    "leave it out; kafka.default.api.timeout.ms says how long brokers are waited for",
+)
+_NOT_YET = (
+    "is not there yet: a trigger takes what there is",
+    "leave it out; for fewer and larger batches, use trigger(processingTime=...)",
+)
+_BYTES = ("cannot be set: keys and values are bytes", "cast them, as in string(value)")
+# What Spark's own source takes or refuses, each with a reason and what to do.
+_REFUSED = {
+    "groupIdPrefix": _NO_GROUP,
+    "kafka.group.id": _NO_GROUP,
+    "kafka.enable.auto.commit": _NO_GROUP,
+    "kafkaConsumer.pollTimeoutMs": _NO_POLLING,
+    "fetchOffset.numRetries": _NO_POLLING,
+    "fetchOffset.retryIntervalMs": _NO_POLLING,
+    "minOffsetsPerTrigger": _NOT_YET,
+    "maxTriggerDelay": _NOT_YET,
+    "kafka.auto.offset.reset": ("does nothing here", "say where to begin by startingOffsets"),
+    "kafka.key.deserializer": _BYTES,
+    "kafka.value.deserializer": _BYTES,
+}
+_REFUSED_AS = {name.lower(): name for name in _REFUSED}
+_NESTED = re.compile(r"\[\^?\]?[^\]]*(\[|&&)")  # of sets of characters, in Java
 _SPELLED = {name.lower(): name for name in OPTIONS} | {
     f"kafka.{n}": f"kafka.{n}" for n in KAFKA_OPTIONS
 }
@@ -135,14 +157,25 @@ def parse(given: Mapping[str, str], *, streaming: bool = False) -> SourceOptions
 def _known(name: str) -> None:
     if name in _SPELLED or name.startswith(tuple(f"kafka.{prefix}" for prefix in _SECURITY)):
         return
-    if name in _IDLE:
-        why = "does nothing here: no consumer group and no consumer's polling is used"
-        raise ConfigError(name, why, "leave it out")
-    close = difflib.get_close_matches(name, _SPELLED, n=1, cutoff=0.5)
-    if not close and f"kafka.{name}" in _SPELLED:
-        close = [f"kafka.{name}"]
-    hint = f"did you mean {_SPELLED[close[0]]}?" if close else f"there are {', '.join(OPTIONS)}"
-    raise ConfigError(name, "is not an option of this source", hint)
+    if name in _REFUSED_AS:
+        spelled = _REFUSED_AS[name]
+        raise ConfigError(spelled, *_REFUSED[spelled])
+    raise ConfigError(name, "is not an option of this source", _nearest(name))
+
+
+def _nearest(name: str) -> str:
+    if f"kafka.{name}" in _SPELLED:
+        return f"did you mean kafka.{name}?"
+    prefix, is_near = ("kafka.", 0.85) if name.startswith("kafka.") else ("", 0.6)
+    # Kafka's consumer has many settings, all of them alike in length and words.
+    there = {each.removeprefix(prefix): full for each, full in _SPELLED.items()}
+    close = difflib.get_close_matches(name.removeprefix(prefix), there, n=1, cutoff=is_near)
+    if close:
+        return f"did you mean {there[close[0]]}?"
+    if prefix:
+        named = ", ".join(f"kafka.{each}" for each in KAFKA_OPTIONS)
+        return f"there are {named}, kafka.security.protocol, kafka.ssl.* and kafka.sasl.*"
+    return f"there are {', '.join(OPTIONS)}"
 
 
 def _contradictions(options: Mapping[str, str], paths: tuple[str, ...], streaming: bool) -> None:
@@ -195,18 +228,31 @@ def _topics(options: Mapping[str, str], paths: tuple[str, ...]) -> Topics | None
             raise ConfigError("subscribe", "names no topic", "write topics, with commas")
         return Topics(names=names)
     if given[0] == "subscribepattern":
+        return Topics(pattern=_pattern(value))
+    return Topics(assigned=_assigned(value))
+
+
+def _pattern(value: str) -> str:
+    """Most of Java's expressions are Python's; where they mean something else, nothing is read."""
+    wrong = "" if value else "it is empty"
+    if _NESTED.search(re.sub(r"\\.", "", value)):
+        wrong = "it has a set in a set, or &&"
+    else:
         try:
             re.compile(value)
         except re.error as error:
-            why = f"{value!r} is no regular expression: {error}"
-            raise ConfigError("subscribePattern", why) from None
-        return Topics(pattern=value)
-    return Topics(assigned=_assigned(value))
+            wrong = str(error)
+    if wrong:
+        hint = "write it as Python does: re.fullmatch finds the topics"
+        raise ConfigError("subscribePattern", f"{value!r} cannot be understood: {wrong}", hint)
+    return value
 
 
 def _assigned(value: str) -> tuple[TopicPartition, ...]:
     try:
-        found = [TopicPartition(t, int(p)) for t, some in json.loads(value).items() for p in some]
+        found = [TopicPartition(t, p) for t, some in json.loads(value).items() for p in some]
+        if not all(type(at.partition) is int and at.partition >= 0 for at in found):
+            found = []
     except (ValueError, TypeError, AttributeError):
         found = []
     if not found:
