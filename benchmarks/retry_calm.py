@@ -36,7 +36,8 @@ def _filled(at: Contestant) -> tuple[str, str]:
     topic, out = (f"calm-{name}-{uuid.uuid4().hex[:8]}" for name in ("in", "out"))
     at.create_topic(topic, PARTITIONS)
     at.create_topic(out, PARTITIONS)
-    producer = Producer({"bootstrap.servers": at.bootstrap, "linger.ms": 5})
+    room = {"queue.buffering.max.messages": MESSAGES}  # librdkafka's own is a quarter of it
+    producer = Producer({"bootstrap.servers": at.bootstrap, "linger.ms": 5, **room})
     for number in range(MESSAGES):
         producer.produce(topic, b"x" * 100, b"key-%d" % (number % 10_000))
         producer.poll(0)
