@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from sexton.machines.retry_records import LockRecord, RetryRecord, TaskName, Watermark
-from sexton.retry import Message, OrderedRetry
+from sexton.retry import Message, OrderedRetry, starting
 from sexton.testing import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.conftest import RunSexton
@@ -114,6 +115,57 @@ def test_an_operator_has_a_running_instance_look_again(servers: str, run_sexton:
             "nothing is stale",
             PATIENCE_S,
         )
+
+
+@pytest.mark.parametrize("command", ["status", "reap"])
+@pytest.mark.parametrize("seen_before", ["orders.g.locks", "orders.g.retry"])
+def test_what_is_settled_between_looks_at_two_topics_was_never_stale(
+    servers: str,
+    run_sexton: RunSexton,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    seen_before: str,
+) -> None:
+    """An instance commits while somebody looks: one topic is seen before that, the other after."""
+    _plant(servers, 10, with_record=True)
+    read, is_settled = starting._Asking._read, asyncio.Event()
+
+    async def settled_meanwhile(asking: Any, at: Any, *more: Any) -> Any:
+        if at.topic != seen_before:
+            await is_settled.wait()
+        found = await read(asking, at, *more)
+        if not is_settled.is_set():
+            _settle(servers, 10)
+            is_settled.set()
+        return found
+
+    about = ["-b", servers, "--topic", "orders", "--group", "g", "--format", "json"]
+    if command == "reap":
+        about.append("--dry-run")
+    with monkeypatch.context() as patch:
+        patch.setattr(starting._Asking, "_read", settled_meanwhile)
+        told = run_sexton("retry", command, *about).json["summary"]
+    assert not told["stale"] and not told.get("orphans") and not told.get("depth"), told
+
+
+def _settle(servers: str, message: int) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    for topic in ("orders.g.locks", "orders.g.retry"):
+        producer.produce(topic, None, NAME.id_of(message), 0)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def test_what_is_stale_or_an_orphan_at_each_look_is_shown(
+    servers: str, run_sexton: RunSexton
+) -> None:
+    """The negative control."""
+    _plant(servers, 10, with_record=False)
+    _plant(servers, 11, with_record=True, with_lock=False)
+    about = ("-b", servers, "--topic", "orders", "--group", "g", "--format", "json")
+    told = run_sexton("retry", "status", *about).json["summary"]
+    assert (told["stale"], told["orphans"]) == (1, 1)
+    (lock,) = run_sexton("retry", "reap", "--dry-run", *about).json["locks"]
+    assert (lock["id"], lock["why"]) == ("orders-0-10", "released: it has no retry record")
 
 
 def _commit(servers: str, position: int, w: int) -> None:

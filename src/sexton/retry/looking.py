@@ -3,6 +3,10 @@
 It is read the way a new owner would read it (`starting`), so an operator sees what an instance will
 see: which messages wait and for what, which locks are stale, which retry records have no lock. The
 instances go on meanwhile; what is shown was true at some moment since the command began.
+
+A commit may come between the looks at two topics, so that the lock of a message is seen and its
+record is not, or the other way round. What is stale or an orphan stays so until somebody does
+something about it; so it is shown if a second look finds it again.
 """
 
 from __future__ import annotations
@@ -70,13 +74,34 @@ async def look(
     partitions = range(shape.partitions)
     main = [TopicPartition(names.main, number) for number in partitions]
     ends = await list_offsets(client, dict.fromkeys(main, LATEST))
-    tasks = await asyncio.gather(
-        *(
-            start_up(client, names, group, TaskName(*at), Settings(mode=mode), shape.partitions)
-            for at in main
-        )
-    )
-    return [Seen(each.task.name, each.task, ends[at]) for each, at in zip(tasks, main, strict=True)]
+
+    async def task_at(at: TopicPartition) -> Task:
+        name, settings = TaskName(*at), Settings(mode=mode)
+        return (await start_up(client, names, group, name, settings, shape.partitions)).task
+
+    async def seen(at: TopicPartition) -> Seen:
+        task = await task_at(at)
+        if _doubtful(task):
+            task = _in_both(task, await task_at(at))
+        return Seen(task.name, task, ends[at])
+
+    return await asyncio.gather(*map(seen, main))
+
+
+def _doubtful(task: Task) -> set[int]:
+    """What is seen of these does not fit together."""
+    return {*task.stale.locks, *task.stale.retries, *task.orders.orphans}
+
+
+def _in_both(first: Task, task: Task) -> Task:
+    """The second one, without what is in doubt there for the first time."""
+    passing = _doubtful(task) - _doubtful(first)
+    stale, orphans = task.stale, task.orders.orphans
+    stale.locks = [each for each in stale.locks if each not in passing]
+    stale.retries = [each for each in stale.retries if each not in passing]
+    task.orders.orphans = {each: at for each, at in orphans.items() if each not in passing}
+    task.reports = [each for each in task.reports if each.id not in passing]
+    return task
 
 
 async def look_with_letters(
