@@ -78,6 +78,21 @@ def test_a_killed_broker_costs_no_acknowledged_record(three: EmbeddedCluster) ->
     assert values_in(three, "orders") == ["a", "b"]
 
 
+def test_a_broker_that_comes_back_is_copied_from_at_once() -> None:
+    """What others had asked it was lost with it, and its connections end with it as well."""
+    options = {"request.timeout.ms": 120_000}  # so long would they wait for a lost answer
+    with EmbeddedCluster(options=options) as cluster:
+        cluster.create_topic("before", [[1, 2, 3]])
+        produce(cluster, "before", "a")  # the others copy from it
+        cluster.kill(1)
+        cluster.wait_for("before", 0, lambda state: state.leader != 1)
+        cluster.restart(1)
+        cluster.create_topic("after", [[1, 2, 3]], {"min.insync.replicas": "3"})
+        produce(cluster, "after", "b")
+        assert cluster.leader_of("after") == 1
+        assert values_in(cluster, "after") == ["b"]
+
+
 def test_a_broker_that_is_stopped_hands_over_first() -> None:
     # Its session would last for long, so nothing but its own word moves the leader.
     options = {"broker.session.timeout.ms": 60_000}

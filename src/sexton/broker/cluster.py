@@ -224,6 +224,7 @@ class LocalCluster:
             waiting.pop(waiter, None)
 
     def _gone(self, number: int) -> None:
+        self.switchboard.gone(number)
         for waiter in self._waiting.get(number, {}):
             waiter.fail()
 

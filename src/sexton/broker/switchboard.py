@@ -5,7 +5,8 @@
 Nothing is encoded and no socket is in between, which is what makes three replicas in one process
 cheap. A link between two nodes can be cut: what is sent over it waits until it is mended, as TCP
 would send it again, or until the asker has given up. A node that is down refuses at once, as a
-closed port does.
+closed port does; and who waits for an answer of it when it goes is told, as by a connection that
+ends with its process.
 
 Messages wait in one queue, so that no node is entered a second time while it handles an event, and
 a node is told at once of everything that waits for it: what several clients have written goes to a
@@ -32,6 +33,7 @@ class Switchboard:
         self.hosts: dict[NodeId, Host] = {}
         self._cuts: dict[Link, list[_Message]] = {}  # with what waits for them to be mended
         self._delays_ms: dict[tuple[NodeId, NodeId], int] = {}
+        self._asked: dict[NodeId, dict[_Call, None]] = {}  # who has a question, and which
         self._queue: deque[tuple[Host, int, Event]] = deque()
         self._scheduled = False
 
@@ -93,7 +95,13 @@ class Switchboard:
         elif (peer := self.hosts.get(call.peer)) is None or peer.node is None:
             asyncio.get_running_loop().call_later(REFUSED_S, call.time_out)
         else:
+            self._asked.setdefault(call.peer, {})[call] = None
             self.deliver(peer, Asked(call, message.body, LATEST))
+
+    def gone(self, node: NodeId) -> None:
+        """A node was killed, stopped or halted: it answers nothing that it was asked."""
+        for call in self._asked.pop(node, {}):
+            call.fail()
 
     def finish(self, call: _Call, response: object | None) -> None:
         """The asker hears of it, unless it has heard already."""
@@ -101,6 +109,7 @@ class Switchboard:
             return
         call.timer.cancel()
         call.timer = None
+        self._asked.get(call.peer, {}).pop(call, None)
         if call.asker.life == call.life:
             self.deliver(call.asker, Answered(call.token, response))
 
