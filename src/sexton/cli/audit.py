@@ -37,24 +37,28 @@ from sexton.cli.options import (
 from sexton.cli.writers import Format
 
 EXAMPLES = (
-    ("Audit one topic of the cluster of `sexton up`", "sexton audit orders"),
-    ("One partition of a topic of any Kafka", "sexton audit orders:3 -b localhost:9092"),
+    ("Audit one topic of the cluster that `sexton up` runs", "sexton audit orders"),
     (
-        "Audit every compacted topic, gently, and write a report to read",
+        "Audit one partition of a topic in any Kafka cluster",
+        "sexton audit orders:3 -b localhost:9092",
+    ),
+    (
+        "Audit every compacted topic at a limited rate, and write a report to read",
         "sexton audit -b kafka:9092 --all-compacted --max-mb-per-s 20 --html audit.html",
     ),
     (
-        "Every night: all findings but those that are known, for a program",
+        "Every night, report new findings to a program",
         "sexton audit -b kafka:9092 --all-compacted --baseline known.json --format json",
     ),
     (
-        "On a Spark cluster",
+        "Audit on a Spark cluster",
         "sexton audit -b kafka:9092 --all-compacted --engine spark --master spark://host:7077",
     ),
-    ("Copies of data directories, offline", "sexton audit --path broker-1/ --path broker-2/"),
+    ("Audit copies of data directories, offline", "sexton audit --path broker-1/ --path broker-2/"),
 )
 EXIT_CODES = (
-    "0 the replicas agree, 1 they do not, or it failed, 2 wrong usage, 3 a replica was not read."
+    "0 the replicas agree, 1 they do not, or the audit failed, 2 wrong usage, 3 a replica "
+    "was not read."
 )
 
 
@@ -85,11 +89,11 @@ def command(
     metrics_port: MetricsOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Read every replica of a topic from its own broker, and say where they disagree.
+    """Read every replica of a topic from its own broker and report where they disagree.
 
-    Nothing is written to the cluster, and no leader moves. Needed are the rights to DESCRIBE and
-    READ the topics, to DESCRIBE_CONFIGS, and to DESCRIBE transactional ids. Every suspicion is
-    looked at again before it is said.
+    Writes nothing to the cluster and moves no leader. Needs the rights to DESCRIBE and READ the
+    topics, to DESCRIBE_CONFIGS, and to DESCRIBE transactional ids. Every suspicion is checked again
+    before it is reported.
     """
     from sexton.cli.audit_run import Request, run_audit
 

@@ -17,22 +17,22 @@ TopicOption = Annotated[
         "--topic",
         "-t",
         metavar="TOPIC[:PARTITION]",
-        help="The same as an option; may be given several times.",
+        help="The same as an option; repeatable.",
     ),
 ]
-AllCompactedOption = Annotated[
-    bool, typer.Option("--all-compacted", help="Every topic that is compacted.")
-]
+AllCompactedOption = Annotated[bool, typer.Option("--all-compacted", help="All compacted topics.")]
 InternalOption = Annotated[
     bool,
-    typer.Option("--internal", help="__consumer_offsets and __transaction_state too, or alone."),
+    typer.Option(
+        "--internal", help="Also __consumer_offsets and __transaction_state; alone, only these."
+    ),
 ]
 PathOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--path",
         metavar="DIR",
-        help="A copy of a data directory or partition, offline; at least two.",
+        help="A copy of a data directory or partition, to audit offline; at least two.",
     ),
 ]
 
@@ -41,7 +41,10 @@ PathOption = Annotated[
 MaxOption = Annotated[
     float | None,
     typer.Option(
-        "--max-mb-per-s", help="Read at most so fast from each broker.", min=0.001, max=1_000_000
+        "--max-mb-per-s",
+        help="Limit on the rate of reading from each broker.",
+        min=0.001,
+        max=1_000_000,
     ),
 ]
 SinceOption = Annotated[
@@ -49,14 +52,16 @@ SinceOption = Annotated[
     typer.Option(
         "--since",
         metavar="AGE|TIME",
-        help="Only records from then on: 6h, 2d, or 2026-11-01T00:00Z. Quicker, and blind for "
-        "what is older.",
+        help="Only records from then on: 6h, 2d, or 2026-11-01T00:00Z. Faster, but blind to "
+        "anything older.",
     ),
 ]
 SampleOption = Annotated[
     float | None,
     typer.Option(
-        "--sample-partitions", metavar="SHARE", help="Only this share of the partitions: 0.1."
+        "--sample-partitions",
+        metavar="SHARE",
+        help="Only this share of the partitions, such as 0.1.",
     ),
 ]
 ResumeOption = Annotated[
@@ -64,7 +69,7 @@ ResumeOption = Annotated[
     typer.Option(
         "--resume",
         metavar="FILE",
-        help="Keep here what has been read, and go on from it after an interruption.",
+        help="Save progress here, and continue from it after an interruption.",
     ),
 ]
 
@@ -72,20 +77,21 @@ ResumeOption = Annotated[
 
 BaselineOption = Annotated[
     Path | None,
-    typer.Option("--baseline", metavar="FILE", help="Findings that are known and accepted."),
+    typer.Option("--baseline", metavar="FILE", help="Known and accepted findings."),
 ]
 WriteBaselineOption = Annotated[
     Path | None,
-    typer.Option("--write-baseline", metavar="FILE", help="Write all that is found as a baseline."),
+    typer.Option("--write-baseline", metavar="FILE", help="Write all findings as a baseline."),
 ]
 HtmlOption = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="A report for people, one file.")
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Write a report for people, in one file."),
 ]
 ParquetOption = Annotated[
-    Path | None, typer.Option("--parquet", metavar="FILE", help="All findings, for programs.")
+    Path | None, typer.Option("--parquet", metavar="FILE", help="Write all findings, for programs.")
 ]
 ShowKeysOption = Annotated[
-    bool, typer.Option("--show-keys", help="Keys as text; otherwise digests of them.")
+    bool, typer.Option("--show-keys", help="Show keys as text instead of digests.")
 ]
 WatchOption = Annotated[
     bool, typer.Option("--watch", "-w", help="Audit again at each --interval, until Ctrl-C.")
@@ -93,6 +99,6 @@ WatchOption = Annotated[
 MetricsOption = Annotated[
     int | None,
     typer.Option(
-        "--metrics-port", help="With --watch: Prometheus metrics on this port of 127.0.0.1."
+        "--metrics-port", help="With --watch: serve Prometheus metrics on this port of 127.0.0.1."
     ),
 ]

@@ -33,11 +33,12 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Clean compacted topics of a running `sexton up` now, dirty enough or not.
+    """Clean compacted topics of a running `sexton up` now, whether dirty enough or not.
 
-    The active segment of each log is closed first, so that all of it can be cleaned. What is not
-    committed, too young (`min.compaction.lag.ms`) or still needed by another replica stays. Then
-    the replicas tell each other how far they are; a second run removes what that allows.
+    The active segment of each log is closed first, so that all of it can be cleaned. Records that
+    are not committed, too young (`min.compaction.lag.ms`) or still needed by another replica stay.
+    Then the replicas tell each other how far they have cleaned; a second run removes what that
+    allows.
     """
     with Output("cluster clean", format) as out, control_of(data) as control:
         passes = control.ask("clean", topics=topics or None, broker=broker)["passes"]

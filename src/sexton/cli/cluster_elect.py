@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sexton.client.client import Client
 
 EXAMPLES = (
-    ("Have broker 3 lead a partition", "sexton cluster elect orders:0 --leader 3"),
+    ("Make broker 3 lead a partition", "sexton cluster elect orders:0 --leader 3"),
     ("Give every partition its preferred leader, as after a restart", "sexton cluster elect --all"),
     (
         "Accept the loss of records where no replica in sync is left",
@@ -46,20 +46,20 @@ PATIENCE_S = 30.0
 def command(
     partitions: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TOPIC:PARTITION", help="Which partitions; or --all."),
+        typer.Argument(metavar="TOPIC:PARTITION", help="The partitions; or give --all."),
     ] = None,
     leader: Annotated[
         int | None,
         typer.Option(
-            "--leader", help="This broker, by making its replica the preferred one.", min=0
+            "--leader", help="Elect this broker, by making its replica the preferred one.", min=0
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Of all partitions.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Elect leaders for all partitions.")] = False,
     unclean: Annotated[
         bool,
         typer.Option(
             "--unclean",
-            help="A replica that is not in sync, if no other can, after asking: records are lost.",
+            help="If no replica in sync can lead, elect another, after asking: records are lost.",
         ),
     ] = False,
     yes: YesOption = False,
@@ -69,10 +69,10 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Elect leaders: the preferred ones, a certain one, or one at any cost.
+    """Elect leaders: the preferred ones, a given one, or one that is not in sync.
 
-    The preferred leader is the first of a partition's replicas. `--leader` changes their order and
-    nothing else: no data is moved.
+    The preferred leader is the first of a partition's replicas. `--leader` only changes their
+    order: no data is moved.
     """
     if bool(partitions) == every:
         raise ConfigError("TOPIC:PARTITION or --all", "one of them is needed", "as in orders:0")

@@ -12,19 +12,19 @@ from sexton.cli.options import FormatOption
 from sexton.cli.writers import Format
 
 EXAMPLES = (
-    ("Mend the whole network", "sexton cluster heal"),
-    ("Let broker 2 be heard again", "sexton cluster heal 2"),
+    ("Heal the whole network", "sexton cluster heal"),
+    ("Reconnect broker 2", "sexton cluster heal 2"),
 )
 
 
 def command(
     broker: Annotated[
-        int | None, typer.Argument(help="Only this broker; by default all of them.", min=1)
+        int | None, typer.Argument(help="Only this broker. Default: all of them.", min=1)
     ] = None,
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Let brokers hear each other again after `isolate`.
+    """Reconnect brokers that `isolate` cut off.
 
     Brokers that are down or paused stay so.
     """

@@ -13,8 +13,9 @@ EXAMPLES = (("Cut broker 2 off", "sexton cluster isolate 2"),)
 def command(
     broker: BrokerArgument, data: DataOption = None, format: FormatOption = Format.table
 ) -> None:
-    """Cut a broker of a running `sexton up` off from all other nodes; clients still reach it.
+    """Cut a broker of a running `sexton up` off from all other nodes, but not from clients.
 
-    It goes on answering from what it has, and can replicate nothing, until `sexton cluster heal`.
+    It keeps answering clients from what it has, and can replicate nothing, until `sexton cluster
+    heal`.
     """
     act("isolate", broker, data, format)

@@ -9,16 +9,16 @@ from sexton.cli.writers import Format
 
 EXAMPLES = (
     ("Kill broker 2", "sexton cluster kill 2"),
-    ("In a cluster that is not in the usual place", "sexton cluster kill 2 --data ./kafka"),
+    ("In a cluster that is not in the default place", "sexton cluster kill 2 --data ./kafka"),
 )
 
 
 def command(
     broker: BrokerArgument, data: DataOption = None, format: FormatOption = Format.table
 ) -> None:
-    """End a broker of a running `sexton up` at once, as by kill -9.
+    """Kill a broker of a running `sexton up` at once, as kill -9 would.
 
     Nothing is closed and nobody is told. Other brokers take over what it led once the controller
-    has missed it for `broker.session.timeout.ms`. What was acknowledged by acks=all is not lost.
+    has missed it for `broker.session.timeout.ms`. Records acknowledged with acks=all are not lost.
     """
     act("kill", broker, data, format)

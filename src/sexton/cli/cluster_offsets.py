@@ -33,11 +33,14 @@ if TYPE_CHECKING:
     from sexton.client.topology import Topology
 
 EXAMPLES = (
-    ("Every replica of every topic", "sexton cluster offsets"),
-    ("See MCCO, MTRO, MXFO and MXRO move", "sexton cluster offsets orders --watch"),
-    ("Replicas of any Kafka, without the four", "sexton cluster offsets -b localhost:9092"),
+    ("Show every replica of every topic", "sexton cluster offsets"),
+    ("Watch MCCO, MTRO, MXFO and MXRO move", "sexton cluster offsets orders --watch"),
     (
-        "The replica that holds its group back",
+        "Show the replicas of any Kafka, without the four",
+        "sexton cluster offsets -b localhost:9092",
+    ),
+    (
+        "Find the replica that holds its group back",
         "sexton cluster offsets orders --format json | jq '.replicas | min_by(.mcco)'",
     ),
 )
@@ -65,7 +68,7 @@ def command(
     interval: IntervalOption = INTERVAL,
     format: FormatOption = Format.table,
 ) -> None:
-    """Show every replica's offsets, with the four of coordinated compaction.
+    """Show every replica's offsets, including the four of coordinated compaction.
 
     All are exclusive upper bounds. MCCO: this replica is cleanly compacted below it. MTRO: the
     lowest MCCO of all replicas, below which tombstones may go. MXFO: no record below it needs a

@@ -13,8 +13,9 @@ EXAMPLES = (("Pause broker 2", "sexton cluster pause 2"),)
 def command(
     broker: BrokerArgument, data: DataOption = None, format: FormatOption = Format.table
 ) -> None:
-    """Have a broker of a running `sexton up` do nothing, as by SIGSTOP, until it is resumed.
+    """Pause a broker of a running `sexton up`, as SIGSTOP would, until it is resumed.
 
-    Its connections stay open and nobody is answered. The others think that it is away; it does not.
+    Its connections stay open but nobody gets an answer. The others think that it is away; it does
+    not.
     """
     act("pause", broker, data, format)

@@ -59,7 +59,7 @@ TopicArguments = Annotated[
 WatchOption = Annotated[
     bool,
     typer.Option(
-        "--watch", "-w", help="Stay, and show what changes at each --interval, until Ctrl-C."
+        "--watch", "-w", help="Keep running and show changes at each --interval, until Ctrl-C."
     ),
 ]
 

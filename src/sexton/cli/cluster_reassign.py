@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from sexton.client.client import Client
 
 EXAMPLES = (
-    ("Move a partition, and wait until it is there", "sexton cluster reassign orders:0=3,1"),
+    ("Move a partition, and wait until it has moved", "sexton cluster reassign orders:0=3,1"),
     ("Move two at once", "sexton cluster reassign orders:0=1,2 orders:1=2,3"),
-    ("See what is under way", "sexton cluster reassign"),
-    ("Call a move off", "sexton cluster reassign orders:0 --cancel"),
+    ("List moves in progress", "sexton cluster reassign"),
+    ("Cancel a move", "sexton cluster reassign orders:0 --cancel"),
 )
 MOVES = (
     Column("topic"), number("partition"), Column("replicas"), Column("adding"), Column("removing"),
@@ -45,14 +45,14 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="TOPIC:PARTITION=BROKER,...",
-            help="Which partition goes to which brokers, the preferred leader first.",
+            help="The partition and its new brokers, preferred leader first.",
         ),
     ] = None,
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="Put an end to moves of these partitions.")
+        bool, typer.Option("--cancel", help="Cancel the moves of these partitions.")
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Until the new replicas have caught up.")
+        bool, typer.Option("--wait/--no-wait", help="Wait until the new replicas have caught up.")
     ] = True,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
@@ -60,7 +60,7 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Move partitions to other brokers, see which are being moved, or call a move off.
+    """Move partitions to other brokers, list moves in progress, or cancel them.
 
     A partition keeps its old replicas until the new ones are in sync.
     """

@@ -13,8 +13,8 @@ EXAMPLES = (("Bring broker 2 back after `kill`", "sexton cluster restart 2"),)
 def command(
     broker: BrokerArgument, data: DataOption = None, format: FormatOption = Format.table
 ) -> None:
-    """Start a broker of a running `sexton up` again, after stopping it if it runs.
+    """Restart a broker of a running `sexton up`, stopping it first if it is running.
 
-    Returns when the broker is in the cluster again; its replicas may take longer to catch up.
+    Returns when the broker is back in the cluster; its replicas may take longer to catch up.
     """
     act("restart", broker, data, format)

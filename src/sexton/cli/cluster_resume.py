@@ -7,13 +7,13 @@ from sexton.cli.cluster_reach import BrokerArgument, DataOption
 from sexton.cli.options import FormatOption
 from sexton.cli.writers import Format
 
-EXAMPLES = (("Let broker 2 go on", "sexton cluster resume 2"),)
+EXAMPLES = (("Resume broker 2", "sexton cluster resume 2"),)
 
 
 def command(
     broker: BrokerArgument, data: DataOption = None, format: FormatOption = Format.table
 ) -> None:
-    """Let a broker go on that was paused.
+    """Resume a broker that was paused.
 
     It finds out what happened meanwhile: others may lead what it led.
     """

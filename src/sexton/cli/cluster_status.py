@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from sexton.client.topology import Topology
 
 EXAMPLES = (
-    ("The cluster that `sexton up` runs", "sexton cluster status"),
-    ("Any Kafka", "sexton cluster status --bootstrap-server localhost:9092"),
-    ("See brokers come and go", "sexton cluster status --watch"),
+    ("Show the cluster that `sexton up` runs", "sexton cluster status"),
+    ("Show any Kafka cluster", "sexton cluster status --bootstrap-server localhost:9092"),
+    ("Watch brokers come and go", "sexton cluster status --watch"),
 )
 BROKERS = (
     number("broker"), Column("host"), number("port"), Column("state"), Column("active"),
@@ -52,9 +52,10 @@ def command(
     interval: IntervalOption = INTERVAL,
     format: FormatOption = Format.table,
 ) -> None:
-    """Show the brokers of a cluster, what each leads and holds, and how its partitions are.
+    """Show a cluster's brokers, what each leads and holds, and the state of its partitions.
 
-    Without -b it is the cluster that `sexton up` runs, which also tells who is paused or isolated.
+    Without -b it shows the cluster that `sexton up` runs, and also which brokers are paused or
+    isolated.
     """
     reach = Reach(bootstrap, settings, command_config, data)
     if watching:

@@ -31,11 +31,14 @@ EXAMPLES = (
     ("List topics", "sexton cluster topics"),
     ("See who leads and follows", "sexton cluster topics orders"),
     (
-        "Make a compacted one",
+        "Create a compacted topic",
         "sexton cluster topics orders --create --partitions 3 --config cleanup.policy=compact",
     ),
-    ("Remove it", "sexton cluster topics orders --delete"),
-    ("Ask any Kafka", "sexton cluster topics --bootstrap-server localhost:9092"),
+    ("Delete it", "sexton cluster topics orders --delete"),
+    (
+        "List the topics of any Kafka cluster",
+        "sexton cluster topics --bootstrap-server localhost:9092",
+    ),
 )
 TOPICS = (
     Column("topic"), number("partitions"), number("replication_factor"),
@@ -47,24 +50,22 @@ PARTITIONS = (
 )  # fmt: skip
 
 
-CreateOption = Annotated[bool, typer.Option("--create", help="Make these topics.")]
+CreateOption = Annotated[bool, typer.Option("--create", help="Create these topics.")]
 DeleteOption = Annotated[bool, typer.Option("--delete", help="Delete these topics, after asking.")]
 PartitionsOption = Annotated[
     int | None,
-    typer.Option("--partitions", help="For --create; the broker's default if not given.", min=1),
+    typer.Option("--partitions", help="For --create. Default: the broker's.", min=1),
 ]
 FactorOption = Annotated[
     int | None,
-    typer.Option(
-        "--replication-factor", help="For --create; the broker's default if not given.", min=1
-    ),
+    typer.Option("--replication-factor", help="For --create. Default: the broker's.", min=1),
 ]
 ConfigOption = Annotated[
     list[str] | None,
     typer.Option(
         "--config",
         metavar="OPTION=VALUE",
-        help="For --create: an option of the topic; may be given several times.",
+        help="For --create: an option of the topic; repeatable.",
     ),
 ]
 
@@ -83,7 +84,7 @@ def command(
     yes: YesOption = False,
     format: FormatOption = Format.table,
 ) -> None:
-    """List topics, show where the replicas of some are, create or delete them."""
+    """List topics, show where their replicas are, create topics or delete them."""
     configs = _configs(config)
     if (create or delete) and not topics:
         option = "--create" if create else "--delete"

@@ -18,7 +18,10 @@ import typer
 from sexton.base.errors import ConfigError
 
 YesOption = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask first; needed where nobody can answer.")
+    bool,
+    typer.Option(
+        "--yes", "-y", help="Do not ask for confirmation; required where nobody can answer."
+    ),
 ]
 
 

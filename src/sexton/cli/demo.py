@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from sexton.survey.survey import Survey
 
 EXAMPLES = (
-    ("See it", "sexton demo"),
-    ("Without Spark, in half the time", "sexton demo --fast"),
-    ("With the reason for each step", "sexton demo --explain"),
-    ("Keep what happened for a program", "sexton demo --format json"),
+    ("Run the demo", "sexton demo"),
+    ("Run without Spark, in half the time", "sexton demo --fast"),
+    ("Explain each step", "sexton demo --explain"),
+    ("Get the outcome as JSON", "sexton demo --format json"),
 )
 SCENES = (
     Column("policy"),
@@ -50,16 +50,18 @@ def command(
     fast: Annotated[
         bool, typer.Option("--fast", help="Audit in this process instead of on Spark.")
     ] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Say why each thing happens.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Explain why each thing happens.")
+    ] = False,
     html: Annotated[
-        Path, typer.Option("--html", metavar="FILE", help="Where to write the report.")
+        Path, typer.Option("--html", metavar="FILE", help="File to write the report to.")
     ] = Path("sexton-demo.html"),
     format: FormatOption = Format.table,
 ) -> None:
-    """Show four ways in which replicas come to disagree, find them, and show them not happen.
+    """Show four ways replicas come to disagree, find each one, then show them prevented.
 
-    Starts a cluster of three brokers in this process, first with Apache Kafka's way of compaction,
-    then with coordinated compaction, and audits it with Spark. Nothing is left behind but a report.
+    Starts three brokers in this process, first with Apache Kafka's way of compaction, then with
+    coordinated compaction, and audits them with Spark. Leaves nothing behind but a report.
     """
     need("confluent_kafka")
     must_be_writable(html)

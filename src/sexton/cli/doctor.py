@@ -29,8 +29,8 @@ from sexton.cli.writers import Format
 from sexton.report.tables import Column
 
 EXAMPLES = (
-    ("Say what works here, and what to install for the rest", "sexton doctor"),
-    ("The same for a bug report", "sexton doctor --format json"),
+    ("Show what works here, and what to install for the rest", "sexton doctor"),
+    ("Get the same as JSON, for a bug report", "sexton doctor --format json"),
 )
 COLUMNS = (Column("part"), Column("works"), Column("found"), Column("needed_for"))
 
@@ -55,11 +55,11 @@ class Check:
 
 
 def command(format: FormatOption = Format.table) -> None:
-    """Say what of sexton works on this machine, and what to install for the rest.
+    """Show which parts of sexton work on this machine, and what to install for the rest.
 
-    Looks for Python, compiled kernels, the optional packages, Java, Maven, Apache Kafka's jars,
-    free ports, disk and memory. It changes nothing and needs no network. Exits 1 if something
-    lacks that every command needs; what only some commands need is a note.
+    Checks Python, compiled kernels, the optional packages, Java, Maven, Apache Kafka's jars, free
+    ports, disk and memory. It changes nothing and needs no network. Exits with 1 if something is
+    missing that every command needs; what only some commands need is a note.
     """
     with Output("doctor", format) as out:
         verdicts = [(check, _looked(check)) for check in CHECKS]

@@ -36,7 +36,7 @@ EngineOption = Annotated[
         "this process. Default: spark if both are installed.",
     ),
 ]
-MasterOption = Annotated[str, typer.Option("--master", metavar="URL", help="Spark's master.")]
+MasterOption = Annotated[str, typer.Option("--master", metavar="URL", help="The Spark master.")]
 
 
 def engine_for(chosen: Engine | None, master: str) -> Engine:

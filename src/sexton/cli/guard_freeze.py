@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from sexton.guard.status import Status
 
 EXAMPLES = (
-    ("Stop cleaning of one topic", "sexton guard freeze orders -b kafka:9092"),
-    ("Of all compacted topics", "sexton guard freeze --all -b kafka:9092"),
+    ("Freeze one topic", "sexton guard freeze orders -b kafka:9092"),
+    ("Freeze all compacted topics", "sexton guard freeze --all -b kafka:9092"),
 )
 
 
@@ -48,9 +48,9 @@ def command(
     memory_topic: MemoryOption = DEFAULT_MEMORY,
     format: FormatOption = Format.table,
 ) -> None:
-    """Stop cleaning of topics by hand, until `guard thaw`; no guard thaws them before.
+    """Stop topics from being cleaned until `guard thaw`; no guard thaws them before that.
 
-    What was set is noted first, and set back exactly. No guard need run.
+    The current settings are noted first, and restored exactly. No guard needs to run.
     """
     only = chosen(topics, everything)
     reach = Reach(bootstrap, settings, command_config, data)

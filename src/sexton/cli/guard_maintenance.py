@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     ("Before a rolling restart", "sexton guard maintenance --for 2h -b kafka:9092"),
-    ("When it went faster", "sexton guard maintenance --off -b kafka:9092"),
+    ("End it early", "sexton guard maintenance --off -b kafka:9092"),
 )
 _ON_THE_WAY = ("freezing", "thawing", "unfrozen")
 
 
 def command(
     duration: Annotated[
-        str | None, typer.Option("--for", metavar="SPAN", help="How long, as in 2h.")
+        str | None, typer.Option("--for", metavar="SPAN", help="How long, such as 2h.")
     ] = None,
     off: Annotated[bool, typer.Option("--off", help="End it now.")] = False,
     bootstrap: BootstrapOption = None,
@@ -55,8 +55,8 @@ def command(
 ) -> None:
     """Freeze every compacted topic for a while, before brokers are restarted.
 
-    A guard that runs thaws them when the time is over and all replicas are in sync. Without one
-    they stay frozen until `guard run --once` or `guard thaw --all`.
+    A running guard thaws them when the time is over and all replicas are in sync. Without one they
+    stay frozen until `guard run --once` or `guard thaw --all`.
     """
     if (duration is None) == (not off):
         raise ConfigError("--for or --off", "say for how long, or end it", "as in --for 2h")

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from sexton.guard.panic import Panicked
 
 EXAMPLES = (
-    ("Stop all cleaning by the default of all brokers", "sexton guard panic -b kafka:9092"),
-    ("And back", "sexton guard panic --off -b kafka:9092"),
+    ("Stop all cleaning through the default of all brokers", "sexton guard panic -b kafka:9092"),
+    ("Set the default back", "sexton guard panic --off -b kafka:9092"),
 )
 TIMEOUT_MS = 10_000
 OPTIONS = (Column("option"), Column("now"), Column("before"))
@@ -43,11 +43,11 @@ def command(
     memory_topic: MemoryOption = DEFAULT_MEMORY,
     format: FormatOption = Format.table,
 ) -> None:
-    """Stop cleaning of all topics at once, by the default that brokers share.
+    """Stop the cleaning of all topics at once, through the default that all brokers share.
 
-    One change, however many topics there are; it is made after asking, and taken back by --off.
-    Topics with a min.compaction.lag.ms of their own it does not reach, nor brokers on which the
-    default is set for them alone: these are named. `guard freeze` reaches the topics.
+    This is one change, however many topics there are; it asks first, and --off takes it back. It
+    does not reach topics with a min.compaction.lag.ms of their own, nor brokers that override the
+    default for themselves: these are named. `guard freeze` reaches the topics.
     """
     reach = Reach(bootstrap, settings, command_config, data)
     with Output("guard panic", format) as out:

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from sexton.machines.guard_events import Effect
 
 EXAMPLES = (
-    ("Before a guard is set up: what would it do?", "sexton guard plan -b kafka:9092"),
+    ("See what a guard would do before setting it up", "sexton guard plan -b kafka:9092"),
     (
-        "Which topics could it not protect, looking once a minute?",
+        "See which topics it could not protect if it looked once a minute",
         "sexton guard plan -b kafka:9092 --interval 60s",
     ),
 )
@@ -55,9 +55,9 @@ def command(
     memory_topic: MemoryOption = DEFAULT_MEMORY,
     format: FormatOption = Format.table,
 ) -> None:
-    """Say what a guard would do now and what it could not protect, and change nothing.
+    """Show what a guard would do now and what it could not protect, without changing anything.
 
-    Steps are what it would note and set; a topic that is to be frozen is noted first and set then.
+    Steps are what it would note and set: a topic to freeze is first noted, then set.
     """
     reach = Reach(bootstrap, settings, command_config, data)
     with Output("guard plan", format) as out:

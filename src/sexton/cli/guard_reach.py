@@ -27,13 +27,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TopicsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="TOPIC", help="The topics that are meant.")
+    list[str] | None, typer.Argument(metavar="TOPIC", help="The topics; or give --all.")
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="Every compacted topic.")]
 MemoryOption = Annotated[
     str,
     typer.Option(
-        "--memory-topic", metavar="TOPIC", help="Where guards note what they are about to change."
+        "--memory-topic",
+        metavar="TOPIC",
+        help="The topic in which guards note what they are about to change.",
     ),
 ]
 HoldOption = Annotated[
@@ -46,18 +48,22 @@ HoldOption = Annotated[
 ]
 TimeoutOption = Annotated[
     str,
-    typer.Option("--request-timeout", metavar="SPAN", help="How long one broker may take."),
+    typer.Option(
+        "--request-timeout", metavar="SPAN", help="How long to wait for an answer from a broker."
+    ),
 ]
 ReapplyOption = Annotated[
     bool,
-    typer.Option("--reapply", help="Freeze again what somebody else unfroze, and keep their wish."),
+    typer.Option(
+        "--reapply", help="Freeze again what somebody else unfroze; a thaw restores their settings."
+    ),
 ]
 DoubtOption = Annotated[
     bool,
     typer.Option(
         "--thaw-in-doubt",
-        help="Thaw topics although a replica needs an audit: one that was away too long, or "
-        "was filled while the leader changed.",
+        help="Thaw topics even if a replica needs an audit because it was away too long, or was "
+        "filled while the leader changed.",
     ),
 ]
 DEFAULT_MEMORY = "_sexton_guard"

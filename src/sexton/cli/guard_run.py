@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 EXAMPLES = (
     ("Watch the cluster that `sexton up` runs", "sexton guard run"),
     (
-        "Watch any Kafka, with a status page and metrics",
+        "Watch any Kafka cluster, with a status page and metrics",
         "sexton guard run -b kafka:9092 --http-port 9808 --log-format json",
     ),
-    ("From cron: look, do what is to be done, leave", "sexton guard run -b kafka:9092 --once"),
+    ("From cron: look once, do what is needed, exit", "sexton guard run -b kafka:9092 --once"),
     (
-        "With TLS and a password, as Kafka's own tools are told",
+        "With TLS and a password, configured as for Kafka's own tools",
         "sexton guard run --command-config client.properties",
     ),
 )
@@ -59,7 +59,7 @@ def command(
     command_config: CommandConfigOption = None,
     data: DataOption = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Do what is to be done now, and leave: for cron.")
+        bool, typer.Option("--once", help="Do what is needed now, and exit: for cron.")
     ] = False,
     interval: IntervalOption = "5s",
     hold: HoldOption = "60s",
@@ -71,7 +71,7 @@ def command(
         int | None,
         typer.Option(
             "--http-port",
-            help="Serve a status page, /metrics and /healthz there; 0: any that is free.",
+            help="Serve a status page, /metrics and /healthz on this port; 0: any free one.",
             min=0,
             max=65535,
         ),
@@ -81,7 +81,9 @@ def command(
     ] = "127.0.0.1",
     insecure: Annotated[
         bool,
-        typer.Option("--insecure", help="Show the status page beyond this machine, to anybody."),
+        typer.Option(
+            "--insecure", help="Allow anybody beyond this machine to see the status page."
+        ),
     ] = False,
     log_format: LogFormatOption = LogFormat.text,
     log_level: LogLevelOption = LogLevel.info,
@@ -89,8 +91,8 @@ def command(
 ) -> None:
     """Freeze compacted topics while a replica is away, and thaw them when all are back.
 
-    What is about to be changed is noted first in a topic of the guard's own, so that it can be
-    killed at any time and several can run at once. Nothing is left behind but what is frozen.
+    It notes every change in a topic of its own before making it, so it can be killed at any time
+    and several can run at once. It leaves nothing behind but frozen topics.
     """
     from sexton.broker import logs
     from sexton.broker.exposure import refuse_exposure

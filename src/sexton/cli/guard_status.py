@@ -31,9 +31,9 @@ from sexton.cli.output import Output
 from sexton.cli.writers import Format
 
 EXAMPLES = (
-    ("Of the cluster that `sexton up` runs", "sexton guard status"),
-    ("See topics being frozen and set back", "sexton guard status --watch"),
-    ("Of any Kafka, for a program", "sexton guard status -b kafka:9092 --format json"),
+    ("Show the cluster that `sexton up` runs", "sexton guard status"),
+    ("Watch topics being frozen and thawed", "sexton guard status --watch"),
+    ("Show any Kafka cluster, for a program", "sexton guard status -b kafka:9092 --format json"),
 )
 INTERVAL = "2s"  # a look takes about one: it makes sure of what it sees
 
@@ -49,9 +49,9 @@ def command(
     interval: IntervalOption = INTERVAL,
     format: FormatOption = Format.table,
 ) -> None:
-    """Show every compacted topic: whether it is frozen, why, and what is to be set back.
+    """Show every compacted topic: whether it is frozen, why, and what a thaw will restore.
 
-    It reads the cluster and the notes of all guards, and changes nothing; no guard need run.
+    Reads the cluster and the notes of all guards, and changes nothing; no guard needs to run.
     """
     reach = Reach(bootstrap, settings, command_config, data)
     config = replace(config_of(), durable_hold=True)

@@ -52,11 +52,15 @@ def command(
     everything: AllOption = False,
     audited: Annotated[
         bool,
-        typer.Option("--audited", help="Replicas in doubt have been audited or rebuilt."),
+        typer.Option(
+            "--audited", help="State that replicas in doubt have been audited or rebuilt."
+        ),
     ] = False,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Also while a replica is away; it may miss deletions then."),
+        typer.Option(
+            "--force", help="Thaw even while a replica is away; it may then miss deletions."
+        ),
     ] = False,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
@@ -65,10 +69,10 @@ def command(
     memory_topic: MemoryOption = DEFAULT_MEMORY,
     format: FormatOption = Format.table,
 ) -> None:
-    """Set topics back to exactly what they were before they were frozen.
+    """Restore exactly the settings that topics had before they were frozen.
 
-    It ends `guard freeze`, and with --all also `guard maintenance`. A topic with a replica away
-    stays frozen, unless --force is given; a guard that runs would freeze it again.
+    Ends `guard freeze`, and with --all also `guard maintenance`. A topic with a replica away stays
+    frozen unless --force is given; a running guard would freeze it again.
     """
     only = chosen(topics, everything)
     reach = Reach(bootstrap, settings, command_config, data)

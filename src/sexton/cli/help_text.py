@@ -16,8 +16,8 @@ from typer.core import TyperArgument, TyperCommand
 from sexton.cli.registry import Examples
 
 EXIT_CODES = (
-    "0 all is well, 1 something was found or failed, 2 wrong usage, 3 incomplete: what could not "
-    "be looked at is named."
+    "0 all is well, 1 a finding or a failure, 2 wrong usage, 3 incomplete: what could not be "
+    "checked is named."
 )
 
 # What typer would call a value: the name of a Python type.

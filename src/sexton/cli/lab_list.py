@@ -8,7 +8,7 @@ from sexton.cli.writers import Format
 from sexton.report.tables import Column, Row, number
 
 EXAMPLES = (
-    ("What can be shown", "sexton lab list"),
+    ("List the scenarios", "sexton lab list"),
     ("The same for a program", "sexton lab list --format json"),
 )
 SCENARIOS = (
@@ -22,11 +22,11 @@ SCENARIOS = (
 
 
 def command(format: FormatOption = Format.table) -> None:
-    """List the scenarios of the lab: what each shows, and about how long it takes where.
+    """List the lab's scenarios: what each one shows, where it runs, and about how long it takes.
 
-    They run in the simulator, on the embedded cluster and on Apache Kafka, those without a number
-    not there. The seconds are rough ones on two cores, start included.
-    Those marked early also have a form in which no producer has to expire (`lab run --early`).
+    They run in the simulator, on the embedded cluster and on Apache Kafka; a dash means not there.
+    The seconds are rough, for two cores, and include the start. Scenarios marked early also have a
+    form in which no producer has to expire (`lab run --early`).
     """
     from sexton.lab.divergences import LAB, Scenario
     from sexton.lab.eos_story import Story

@@ -37,22 +37,23 @@ PolicyOption = Annotated[
     Policy | None,
     typer.Option(
         "--policy",
-        help="How replicas clean: coordinated, or independent as Apache Kafka does (the default)."
-        " Not for kafka.",
+        help="How replicas clean: coordinated, or independent as in Apache Kafka (the default). "
+        "Not for kafka.",
     ),
 ]
 EarlyOption = Annotated[
-    bool, typer.Option("--early", help="Without waiting for a producer to expire (KIP-890).")
+    bool,
+    typer.Option("--early", help="Use the form that waits for no producer to expire (KIP-890)."),
 ]
 GuardOption = Annotated[
     bool,
     typer.Option(
         "--guard",
-        help="Let a guard look on, as `sexton guard run` does, and tell what it does. Not for sim.",
+        help="Run a guard beside it, like `sexton guard run`, and show what it does. Not for sim.",
     ),
 ]
 FixedOption = Annotated[
     bool,
-    typer.Option("--fixed", help="For the scenarios called eos: with the fix on, all is well."),
+    typer.Option("--fixed", help="For the eos scenarios: run with the fix on."),
 ]
 StepOption = Annotated[bool, typer.Option("--step", help="Wait for a key after each step.")]

@@ -30,28 +30,31 @@ if TYPE_CHECKING:
     from sexton.lab.places import Place
 
 EXAMPLES = (
-    ("A deleted key comes back, on brokers in this process", "sexton lab run tombstone-divergence"),
     (
-        "The same on Apache Kafka itself, the newest or any other",
+        "See a deleted key come back, on brokers in this process",
+        "sexton lab run tombstone-divergence",
+    ),
+    (
+        "The same on Apache Kafka itself, in any version",
         "sexton lab run tombstone-divergence --on kafka=3.9.2",
     ),
     (
-        "Where replicas ask each other it does not happen",
+        "See that it does not happen where replicas ask each other",
         "sexton lab run stuck-partition --policy coordinated",
     ),
     (
-        "Nor with a guard beside it, on Apache Kafka as it is",
+        "Nor on an unmodified Apache Kafka with a guard beside it",
         "sexton lab run tombstone-divergence --on kafka --guard",
     ),
     (
-        "At Kafka's default timers, days in a few seconds",
+        "Run at Kafka's default timers, days in a few seconds",
         "sexton lab run aborted-as-committed --on sim",
     ),
-    ("A counter goes back although all is exactly once", "sexton lab run eos-checkpoint"),
-    ("Look around after each step", "sexton lab run stale-disk --step"),
-    ("What happened, for a program", "sexton lab run stuck-partition --early --format json"),
+    ("See a counter go back although everything is exactly-once", "sexton lab run eos-checkpoint"),
+    ("Stop to look around after each step", "sexton lab run stale-disk --step"),
+    ("Get the outcome as JSON", "sexton lab run stuck-partition --early --format json"),
 )
-EXIT_CODES = "0 all ends as the scenario says, 1 it does not, or it failed, 2 wrong usage."
+EXIT_CODES = "0 it ended as the scenario says, 1 it did not, or it failed, 2 wrong usage."
 _POLICIES: dict[Policy | None, Literal["coordinated", "independent"] | None] = {
     None: None,
     Policy.coordinated: "coordinated",
@@ -69,12 +72,12 @@ def command(
     step: StepOption = False,
     format: FormatOption = Format.table,
 ) -> None:
-    """Let replicas come to disagree, or not, and tell what each broker holds after every step.
+    """Run a lab scenario, and show what each broker holds after every step.
 
-    At the end each broker leads in turn, a read_committed consumer says what it sees, and an audit
-    gives its verdict. The scenario says how it should end: replicas disagree where each forgets by
-    itself, and agree where they ask each other or a guard looks, and then every option is as it was
-    before. Nothing is left behind.
+    At the end each broker leads in turn, a read_committed consumer reports what it sees, and an
+    audit gives its verdict. The scenario says how it should end: replicas disagree where each one
+    forgets on its own, and agree where they ask each other or where a guard watches, which then
+    leaves every option as it was. Nothing is left behind.
     """
     from sexton.lab.stores_eos import STORIES
 

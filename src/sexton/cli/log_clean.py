@@ -54,35 +54,39 @@ COLUMNS = (
 
 def command(
     paths: Annotated[
-        list[Path], typer.Argument(help="Partition directories, TOPIC-N.", metavar="DIR...")
+        list[Path], typer.Argument(help="Partition directories (TOPIC-N).", metavar="DIR...")
     ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be removed, and change nothing.")
     ] = False,
     delete_retention_ms: Annotated[
         int,
         typer.Option(
             "--delete-retention-ms",
-            help="How long a tombstone or marker that becomes removable now still has to stay.",
+            help="How long to keep a tombstone or marker that becomes removable now.",
             min=0,
         ),
     ] = 24 * 60 * 60 * 1000,
     now: Annotated[
         int | None,
-        typer.Option("--now", help="The time to judge by, in milliseconds since 1970."),
+        typer.Option(
+            "--now", help="The time to judge by, in milliseconds since 1970. Default: now."
+        ),
     ] = None,
     set_bytes: Annotated[
         int,
         typer.Option(
-            "--dedupe-buffer-bytes", help="Memory for the set of keys; a key takes 10.", min=512
+            "--dedupe-buffer-bytes",
+            help="Memory for the set of keys, at 10 bytes per key.",
+            min=512,
         ),
     ] = 128 << 20,
     format: FormatOption = Format.table,
 ) -> None:
-    """Compact logs on disk as Apache Kafka's cleaner does, or say what that would remove.
+    """Compact logs on disk as Apache Kafka's cleaner would, or show what it would remove.
 
-    The broker must be stopped, unless with --dry-run. Everything in the last segment, and at or
-    after an open transaction, stays as it is; so does what lies above the high watermark, if its
+    The broker must be stopped, except with --dry-run. Everything in the last segment, and at or
+    after an open transaction, stays as it is; so does everything above the high watermark, if its
     checkpoint file is there, and a log whose end is damaged. Tombstones and markers go when their
     delete horizon has passed: on a cluster with a replica that is behind, that is how replicas come
     to disagree.

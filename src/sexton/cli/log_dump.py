@@ -31,12 +31,18 @@ EXAMPLES = (
     ("Show a partition", "sexton log dump /var/lib/kafka/data/orders-3"),
     ("Follow one key, as JSON lines", "sexton log dump orders-3 --key user-17 --format jsonl"),
     (
-        "Aborted records, values as digests",
+        "Show aborted records, values as digests",
         "sexton log dump orders-3 --outcome aborted --values digest",
     ),
-    ("Batches instead of records", "sexton log dump orders-3/00000000000000000042.log --batches"),
-    ("Everything into a Parquet file", "sexton log dump orders-3 --parquet orders-3.parquet"),
-    ("An index, snapshot or checkpoint", "sexton log dump orders-3/00000000000000000042.snapshot"),
+    (
+        "Show batches instead of records",
+        "sexton log dump orders-3/00000000000000000042.log --batches",
+    ),
+    ("Write everything to a Parquet file", "sexton log dump orders-3 --parquet orders-3.parquet"),
+    (
+        "Show an index, snapshot or checkpoint",
+        "sexton log dump orders-3/00000000000000000042.snapshot",
+    ),
 )
 
 

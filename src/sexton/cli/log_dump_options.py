@@ -41,20 +41,21 @@ UntilOption = Annotated[
 ]
 KeyOption = Annotated[
     str | None,
-    typer.Option("--key", metavar="KEY", help="Exactly this key, written as --keys would show it."),
+    typer.Option("--key", metavar="KEY", help="Only this key, written as --keys would show it."),
 ]
 ProducerOption = Annotated[
-    int | None, typer.Option("--producer-id", metavar="ID", help="Of this producer only.")
+    int | None, typer.Option("--producer-id", metavar="ID", help="Only records of this producer.")
 ]
 OutcomeOption = Annotated[
     Outcome | None,
     typer.Option(
         "--outcome",
-        help="How the record's transaction ended; unknown: damage hides it; plain: it was in none.",
+        help="Only records whose transaction ended this way; unknown: damage hides it; plain: in "
+        "no transaction.",
     ),
 ]
 LimitOption = Annotated[
-    int | None, typer.Option("--limit", min=0, metavar="N", help="Stop after so many rows.")
+    int | None, typer.Option("--limit", min=0, metavar="N", help="Stop after this many rows.")
 ]
 
 # ── how ──
@@ -71,9 +72,9 @@ MaxBytesOption = Annotated[
     ),
 ]
 BatchesOption = Annotated[
-    bool, typer.Option("--batches", help="A row for each batch instead of each record.")
+    bool, typer.Option("--batches", help="Show a row per batch instead of per record.")
 ]
-WideOption = Annotated[bool, typer.Option("--wide", help="Tables with all columns.")]
+WideOption = Annotated[bool, typer.Option("--wide", help="Show all columns in tables.")]
 ParquetOption = Annotated[
     Path | None,
     typer.Option("--parquet", metavar="FILE", help="Write the records to a Parquet file instead."),

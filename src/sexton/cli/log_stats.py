@@ -28,10 +28,10 @@ EXAMPLES = (
 def command(
     paths: PathsArgument, jobs: JobsOption = None, format: FormatOption = Format.table
 ) -> None:
-    """Count bytes, records, keys, tombstones and transactions of logs on disk.
+    """Count bytes, records, keys, tombstones and transactions in logs on disk.
 
     One partition is shown in full, with its segments; several in a table. Keys are counted exactly
-    up to four million, and estimated from a sample of their hashes beyond.
+    up to four million, and beyond that estimated from a sample of their hashes.
     """
     with Output("log stats", format) as out, look_at(out, paths) as found:
         from sexton.base.errors import ConfigError

@@ -141,7 +141,7 @@ def _root(
             "--version",
             callback=_show_version,
             is_eager=True,
-            help="Show the version, and what it was tested with, and exit.",
+            help="Show the version and what it was tested with, then exit.",
         ),
     ] = False,
 ) -> None:

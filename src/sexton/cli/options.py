@@ -43,7 +43,7 @@ FormatOption = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
-        help="table for people; json (one object), jsonl (one per line), tsv for programs.",
+        help="table for people; json (one object), jsonl (one per line) or tsv for programs.",
     ),
 ]
 
@@ -54,15 +54,13 @@ BootstrapOption = Annotated[
         "--bootstrap-server",
         "-b",
         metavar="HOST:PORT[,...]",
-        help="Brokers of the cluster to talk to; if not given, those of a running `sexton up`.",
+        help="Brokers to connect to. Default: those of a running `sexton up`.",
     ),
 ]
 
 SettingsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "-X", metavar="KEY=VALUE", help="A Kafka client setting; may be given several times."
-    ),
+    typer.Option("-X", metavar="KEY=VALUE", help="A Kafka client setting; repeatable."),
 ]
 
 CommandConfigOption = Annotated[
@@ -70,7 +68,7 @@ CommandConfigOption = Annotated[
     typer.Option(
         "--command-config",
         metavar="FILE",
-        help="A Java properties file of Kafka client settings, as Kafka's own tools take it.",
+        help="A properties file of Kafka client settings, as for Kafka's own tools.",
     ),
 ]
 
@@ -78,12 +76,16 @@ CommandConfigOption = Annotated[
 JobsOption = Annotated[
     int | None,
     typer.Option(
-        "--jobs", "-j", min=1, metavar="N", help="How many at a time; by default one for each core."
+        "--jobs",
+        "-j",
+        min=1,
+        metavar="N",
+        help="How many to process at a time. Default: one per core.",
     ),
 ]
 
 IntervalOption = Annotated[
-    str, typer.Option("--interval", metavar="SPAN", help="How long from one look to the next.")
+    str, typer.Option("--interval", metavar="SPAN", help="Time from one look to the next.")
 ]
 
 
@@ -100,7 +102,7 @@ DataOption = Annotated[
     typer.Option(
         "--data",
         metavar="DIR",
-        help="The data directory of the `sexton up` that is meant, if not the usual one.",
+        help="Data directory of the running `sexton up`, if not the default one.",
     ),
 ]
 

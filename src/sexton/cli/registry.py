@@ -37,87 +37,88 @@ class Group:
 
 
 GROUPS: tuple[Group, ...] = (
-    Group("cluster", "Look into a running cluster, and play tricks on that of `sexton up`."),
-    Group("guard", "Keep a stock Kafka from forgetting too early while a broker is down."),
-    Group("lab", "Let replicas come to disagree, in a simulator, in a process, on Apache Kafka."),
-    Group("log", "Look at logs on disk, or clean them, without a broker."),
     Group(
-        "retry", "Look into ordered retries: which keys wait, for what, and what to do about it."
+        "cluster",
+        "Inspect and change a running cluster, and inject faults into that of `sexton up`.",
     ),
-    Group("sim", "Try to break a simulated cluster, from one seed."),
+    Group("guard", "Keep a stock Kafka from forgetting too early while a broker is down."),
+    Group("lab", "Reproduce known failures in a simulator, in this process, or on Apache Kafka."),
+    Group("log", "Inspect, verify and clean logs on disk, without a broker."),
+    Group("retry", "Inspect ordered retries: which keys wait, for what, and what to do about it."),
+    Group("sim", "Try to break simulated clusters, each reproducible from one seed."),
     Group("sink", "Look after exactly-once pipelines from Spark to Kafka."),
-    Group("stores", "Look into applications with local state: tasks, copies, and stores on disk."),
-    Group("txn", "Look into transactions, on every replica, and end those that hang."),
+    Group("stores", "Inspect applications with local state: tasks, copies, and stores on disk."),
+    Group("txn", "Inspect transactions on every replica, and abort those that hang."),
 )
 
 COMMANDS: tuple[Entry, ...] = (
     Entry(
         "demo",
-        "Show four ways in which replicas come to disagree, find them, and show them not happen.",
+        "Show four ways replicas come to disagree, find each one, then show them prevented.",
     ),
     Entry(
         "up",
-        "Run a replicated, transactional, compacting Kafka cluster in this process, until Ctrl-C.",
+        "Run a replicated, transactional, compacting Kafka cluster in this process until Ctrl-C.",
     ),
     Entry(
         "audit",
-        "Read every replica of a topic from its own broker, and say where they disagree.",
+        "Read every replica of a topic from its own broker and report where they disagree.",
     ),
     Entry(
         "validate",
-        "Prove that a topic is what its pipeline promised, or show where it is not.",
+        "Prove that a topic keeps its pipeline's promises, or show where it does not.",
     ),
     Entry(
         "repair",
-        "Rebuild the replicas that an audit finds wrong from one that is right, and audit again.",
+        "Rebuild replicas that an audit finds wrong from a correct one, then audit again.",
     ),
     Entry(
         "cluster status",
-        "Show the brokers of a cluster, what each leads and holds, and how its partitions are.",
+        "Show a cluster's brokers, what each leads and holds, and the state of its partitions.",
     ),
     Entry(
         "cluster offsets",
-        "Show every replica's offsets, with the four of coordinated compaction.",
+        "Show every replica's offsets, including the four of coordinated compaction.",
     ),
     Entry(
         "cluster topics",
-        "List topics, show where the replicas of some are, create or delete them.",
+        "List topics, show where their replicas are, create topics or delete them.",
     ),
     Entry(
         "cluster kill",
-        "End a broker of a running `sexton up` at once, as by kill -9.",
+        "Kill a broker of a running `sexton up` at once, as kill -9 would.",
     ),
     Entry(
         "cluster restart",
-        "Start a broker of a running `sexton up` again, after stopping it if it runs.",
+        "Restart a broker of a running `sexton up`, stopping it first if it is running.",
     ),
     Entry(
         "cluster pause",
-        "Have a broker of a running `sexton up` do nothing, as by SIGSTOP, until it is resumed.",
+        "Pause a broker of a running `sexton up`, as SIGSTOP would, until it is resumed.",
     ),
     Entry(
         "cluster resume",
-        "Let a broker go on that was paused.",
+        "Resume a broker that was paused.",
     ),
     Entry(
         "cluster isolate",
-        "Cut a broker of a running `sexton up` off from all other nodes; clients still reach it.",
+        "Cut a broker of a running `sexton up` off from all other nodes, but not from clients.",
     ),
     Entry(
         "cluster heal",
-        "Let brokers hear each other again after `isolate`.",
+        "Reconnect brokers that `isolate` cut off.",
     ),
     Entry(
         "cluster elect",
-        "Elect leaders: the preferred ones, a certain one, or one at any cost.",
+        "Elect leaders: the preferred ones, a given one, or one that is not in sync.",
     ),
     Entry(
         "cluster reassign",
-        "Move partitions to other brokers, see which are being moved, or call a move off.",
+        "Move partitions to other brokers, list moves in progress, or cancel them.",
     ),
     Entry(
         "cluster clean",
-        "Clean compacted topics of a running `sexton up` now, dirty enough or not.",
+        "Clean compacted topics of a running `sexton up` now, whether dirty enough or not.",
     ),
     Entry(
         "guard run",
@@ -125,19 +126,19 @@ COMMANDS: tuple[Entry, ...] = (
     ),
     Entry(
         "guard status",
-        "Show every compacted topic: whether it is frozen, why, and what is to be set back.",
+        "Show every compacted topic: whether it is frozen, why, and what a thaw will restore.",
     ),
     Entry(
         "guard plan",
-        "Say what a guard would do now and what it could not protect, and change nothing.",
+        "Show what a guard would do now and what it could not protect, without changing anything.",
     ),
     Entry(
         "guard freeze",
-        "Stop cleaning of topics by hand, until `guard thaw`; no guard thaws them before.",
+        "Stop topics from being cleaned until `guard thaw`; no guard thaws them before that.",
     ),
     Entry(
         "guard thaw",
-        "Set topics back to exactly what they were before they were frozen.",
+        "Restore exactly the settings that topics had before they were frozen.",
     ),
     Entry(
         "guard maintenance",
@@ -145,15 +146,16 @@ COMMANDS: tuple[Entry, ...] = (
     ),
     Entry(
         "guard panic",
-        "Stop cleaning of all topics at once, by the default that brokers share.",
+        "Stop the cleaning of all topics at once, through the default that all brokers share.",
     ),
     Entry(
         "lab list",
-        "List the scenarios of the lab: what each shows, and about how long it takes where.",
+        "List the lab's scenarios: what each one shows, where it runs, and about how long "
+        "it takes.",
     ),
     Entry(
         "lab run",
-        "Let replicas come to disagree, or not, and tell what each broker holds after every step.",
+        "Run a lab scenario, and show what each broker holds after every step.",
     ),
     Entry("log dump", "Show every record of logs on disk, with the outcome of its transaction."),
     Entry(
@@ -162,45 +164,44 @@ COMMANDS: tuple[Entry, ...] = (
     ),
     Entry(
         "log clean",
-        "Compact logs on disk as Apache Kafka's cleaner does, or say what that would remove.",
+        "Compact logs on disk as Apache Kafka's cleaner would, or show what it would remove.",
     ),
-    Entry("log stats", "Count bytes, records, keys, tombstones and transactions of logs on disk."),
+    Entry("log stats", "Count bytes, records, keys, tombstones and transactions in logs on disk."),
     Entry(
         "retry status",
-        "Show what waits in each partition of an ordered retry, and for how long.",
+        "Show what is waiting in each partition of an ordered retry, and for how long.",
     ),
     Entry(
         "retry locks",
-        "List the messages that wait: which key each holds, attempts so far, and why it failed.",
+        "List waiting messages: the key each one holds, attempts so far, and why it failed.",
     ),
     Entry(
         "retry explain",
-        "Say why a key waits: its messages in order, what the first one waits for, what to do.",
+        "Explain why a key waits: its messages in order, what the first waits for, what to do.",
     ),
     Entry(
         "retry dead",
-        "List the dead letters: what failed, when and why, and whether anybody has dealt with it.",
+        "List dead letters: what failed, when and why, and whether anybody has dealt with it.",
     ),
     Entry(
         "retry reap",
-        "Have the instances look for stale locks and release them, or show what they would find.",
+        "Have the instances find and release stale locks, or show what they would find.",
     ),
     Entry(
         "retry redrive",
-        "Try messages again at once, attempts counted anew: those that wait, are held, or were "
-        "freed.",
+        "Retry waiting, held or freed messages now, counting their attempts from zero.",
     ),
     Entry(
         "retry skip",
-        "Give up messages that wait, so that their keys go on: to the dead letter, or for good.",
+        "Give up on waiting messages so that their keys go on; keep dead letters, or discard them.",
     ),
     Entry(
         "sim run",
-        "Run simulated clusters through faults, and check that no replica forgets too early.",
+        "Run simulated clusters through faults and check that no replica forgets too early.",
     ),
     Entry(
         "sim replay",
-        "Run one seed again and tell its story: faults, elections, cleaning, and how it ended.",
+        "Replay one seed and tell its story: faults, elections, cleaning, and how it ended.",
     ),
     Entry(
         "sim shrink",
@@ -209,51 +210,55 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("sim faults", "List every kind of fault that the simulator knows."),
     Entry(
         "sink doctor",
-        "Show exactly-once pipelines: where each stands and what it has left open; or end that.",
+        "Show where exactly-once pipelines stand and what they left open; with --end, end it.",
     ),
     Entry(
         "stores status",
-        "Show the tasks of an application: who works on each, how far it is, and who has copies.",
+        "Show an application's tasks: who runs each one, how far it is, and who has copies.",
     ),
     Entry(
         "stores inspect",
-        "Show local stores: which changelog each is of, up to where, and what is in it.",
+        "Show local stores: each one's changelog, its position there, and what it contains.",
     ),
     Entry(
         "stores verify",
-        "Compare local stores with the fold of their changelogs, key by key.",
+        "Compare local stores, key by key, with what their changelogs say.",
     ),
     Entry(
         "txn list",
-        "List the transactions that the brokers coordinate, with the state of each.",
+        "List the transactions that the brokers coordinate, with their states.",
     ),
     Entry(
         "txn describe",
-        "Show a transaction as its coordinator has it: state, producer, partitions, and since "
-        "when.",
+        "Show a transaction as its coordinator sees it: state, producer, partitions, since when.",
     ),
     Entry(
         "txn describe-producers",
-        "Show the producers of a partition as each of its replicas knows them, the leader or not.",
+        "Show a partition's producers as each of its replicas knows them, leader and followers.",
     ),
     Entry(
         "txn find-hanging",
-        "Find transactions that have been open for long and that no coordinator will end.",
+        "Find transactions that have been open for a long time and that no coordinator will end.",
     ),
-    Entry("txn abort", "Abort a transaction that hangs, after asking every replica how it ended."),
+    Entry("txn abort", "Abort a hanging transaction, after asking every replica how it ended."),
     Entry(
         "txn explain",
-        "Say why read_committed consumers of a partition wait, since when, and what to do about "
-        "it.",
+        "Explain why read_committed consumers of a partition wait, since when, and what to do.",
     ),
-    Entry("doctor", "Say what of sexton works on this machine, and what to install for the rest."),
+    Entry(
+        "doctor",
+        "Show which parts of sexton work on this machine, and what to install for the rest.",
+    ),
     Entry("warmup", "Compile the kernels now, so that the next command starts at once."),
 )
 
 EXAMPLES: Examples = (
-    ("See replicas come to disagree, and then not, in about a minute", "sexton demo"),
-    ("Ask a Kafka whether its replicas agree", "sexton audit -b kafka:9092 --all-compacted"),
-    ("Start a cluster of your own, and look at it", "sexton up"),
-    ("Learn what works on this machine", "sexton doctor"),
+    ("See replicas disagree, and how to prevent it, in about a minute", "sexton demo"),
+    (
+        "Check whether the replicas of a Kafka cluster agree",
+        "sexton audit -b kafka:9092 --all-compacted",
+    ),
+    ("Start a cluster of your own", "sexton up"),
+    ("See what works on this machine", "sexton doctor"),
     ("Get help on one command", "sexton audit --help"),
 )

@@ -31,19 +31,19 @@ EXAMPLES = (
     ("See what would be done", "sexton repair orders -b kafka:9092 --dry-run"),
     ("Repair every partition of a topic", "sexton repair orders -b kafka:9092"),
     (
-        "One partition, without a question, copying at most 20 MB/s",
+        "Repair one partition without asking, copying at most 20 MB/s",
         "sexton repair orders:3 -b kafka:9092 --yes --throttle 20",
     ),
     (
-        "Keep what the wrong replicas hold, to look at it later",
+        "Keep a copy of what the wrong replicas hold",
         "sexton repair orders -b kafka:9092 --keep-copy wrong/",
     ),
     (
-        "Where no replica is known to be right: the key was deleted",
+        "Where no replica is known to be right, state that a key was deleted",
         "sexton repair orders -b kafka:9092 --publish-tombstone customer-7",
     ),
     (
-        "Or it lives, with the value that broker 2 has",
+        "Or that it exists, with the value that broker 2 has",
         "sexton repair orders -b kafka:9092 --keep-value customer-7 --as-on 2",
     ),
 )
@@ -72,13 +72,13 @@ def command(
     show_keys: ShowKeysOption = False,
     format: FormatOption = Format.table,
 ) -> None:
-    """Rebuild the replicas that an audit finds wrong from one that is right, and audit again.
+    """Rebuild replicas that an audit finds wrong from a correct one, then audit again.
 
-    Meanwhile the topic is not cleaned, a right replica leads, and never fewer replicas than
-    min.insync.replicas are in sync. It may be interrupted anywhere: run it again, and it goes on
-    and puts every option back as it was. Where no replica is known to be right it chooses none, and
-    says what you can choose. A guard that holds the topic because it doubts a replica is told when
-    all is well.
+    Meanwhile the topic is not cleaned, a correct replica leads, and never fewer replicas than
+    min.insync.replicas are in sync. It may be interrupted at any point: run it again, and it
+    continues and restores every option. Where no replica is known to be right, it picks none and
+    shows your choices. A guard that holds the topic because it doubts a replica is told when all is
+    well.
     """
     from sexton.cli.repair_request import Request
     from sexton.cli.repair_run import repair

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 WhatArgument = Annotated[
-    str, typer.Argument(metavar="TOPIC[:PARTITION]", help="All of a topic, or one partition.")
+    str, typer.Argument(metavar="TOPIC[:PARTITION]", help="A topic, or one partition of it.")
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")]
 FindingsOption = Annotated[
@@ -16,7 +16,7 @@ FindingsOption = Annotated[
     typer.Option(
         "--findings",
         metavar="FILE",
-        help="Go by the answer of `sexton audit --format json`, at most a day old.",
+        help="Use the output of `sexton audit --format json`, at most a day old.",
     ),
 ]
 ThrottleOption = Annotated[
@@ -24,7 +24,7 @@ ThrottleOption = Annotated[
     typer.Option(
         "--throttle",
         metavar="MB/S",
-        help="Copy at most so fast, by Kafka's replication throttle.",
+        help="Limit the rate of copying, with Kafka's replication throttle.",
         min=0.001,
         max=1_000_000,
     ),
@@ -34,7 +34,7 @@ StateOption = Annotated[
     typer.Option(
         "--state",
         metavar="FILE",
-        help="Where it is noted what was begun, if not in the usual place.",
+        help="File that records what was begun, if not the default one.",
     ),
 ]
 KeepCopyOption = Annotated[
@@ -42,11 +42,11 @@ KeepCopyOption = Annotated[
     typer.Option(
         "--keep-copy",
         metavar="DIR",
-        help="Write the wrong replicas' logs there first, as segments.",
+        help="First copy the wrong replicas' logs here, as segments.",
     ),
 ]
 ShowKeysOption = Annotated[
-    bool, typer.Option("--show-keys", help="Keys as text; otherwise digests of them.")
+    bool, typer.Option("--show-keys", help="Show keys as text instead of digests.")
 ]
 
 # ── what a person decides ──
@@ -56,7 +56,7 @@ TrustOption = Annotated[
     typer.Option(
         "--trust",
         metavar="BROKER",
-        help="You know that this broker's copies are right, whatever the audit can tell.",
+        help="State that this broker's copies are right, whatever the audit can tell.",
     ),
 ]
 TombstoneOption = Annotated[
@@ -64,7 +64,7 @@ TombstoneOption = Annotated[
     typer.Option(
         "--publish-tombstone",
         metavar="KEY",
-        help="This key was deleted: write a tombstone for it, so that all replicas agree.",
+        help="State that this key was deleted: write a tombstone, so that all replicas agree.",
     ),
 ]
 ValueOption = Annotated[
@@ -72,10 +72,10 @@ ValueOption = Annotated[
     typer.Option(
         "--keep-value",
         metavar="KEY",
-        help="This key lives: write its value again, so that all replicas agree.",
+        help="State that this key exists: write its value again, so that all replicas agree.",
     ),
 ]
 AsOnOption = Annotated[
     int | None,
-    typer.Option("--as-on", metavar="BROKER", help="With --keep-value: this broker's value."),
+    typer.Option("--as-on", metavar="BROKER", help="With --keep-value: use this broker's value."),
 ]

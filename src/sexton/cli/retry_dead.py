@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 EXAMPLES = (
     ("All of them", "sexton retry dead -b localhost:9092 --topic orders --group billing"),
     (
-        "Those of the last day that somebody has to decide about",
+        "List those of the last day that still need a decision",
         "sexton retry dead --open --since 1d -b localhost:9092 --topic orders --group billing",
     ),
     (
-        "Those of one key, for a program",
+        "List those of one key, for a program",
         "sexton retry dead --key a -b kafka:9092 --topic orders --group billing --format json",
     ),
 )
@@ -58,18 +58,18 @@ def command(
     topic: TopicOption,
     group: GroupOption,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="Only those of messages of this key.")
+        str | None, typer.Option("--key", metavar="KEY", help="Only letters for this key.")
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
             "--since",
             metavar="AGE|TIME",
-            help="Only those written from then on: 6h, 2d, or 2026-11-01T00:00Z.",
+            help="Only letters written from then on: 6h, 2d, or 2026-11-01T00:00Z.",
         ),
     ] = None,
     only_open: Annotated[
-        bool, typer.Option("--open", help="Only those that are freed or held: nobody has decided.")
+        bool, typer.Option("--open", help="Only letters that still need a decision: freed or held.")
     ] = False,
     retry_topic: RetryTopicOption = None,
     locks_topic: LocksTopicOption = None,
@@ -81,13 +81,13 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """List the dead letters: what failed, when and why, and whether anybody has dealt with it.
+    """List dead letters: what failed, when and why, and whether anybody has dealt with it.
 
     The state is that of the message now. freed: nobody has done anything about it. held: it holds
-    its key until it is redriven or skipped. waits: it is tried again, in its place. sent again: as
-    the message that sent_as names. settled: it was held, and then handled, skipped or discarded.
-    The offset is that of the letter, in the partition of the dead letter topic that has the number
-    of the message's own. Letters that Kafka has deleted, after 30 days as a rule, are not shown.
+    its key until it is redriven or skipped. waits: it is tried again, in its place. sent again:
+    as the message in sent_as. settled: it was held, and then handled, skipped or discarded. The
+    offset is that of the letter, in the partition of the dead letter topic with the same number as
+    the message's own. Letters that Kafka has deleted, usually after 30 days, are not shown.
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
     since_ms = None if since is None else moment_ms(since, "--since")

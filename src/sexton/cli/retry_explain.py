@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     (
-        "Why is order-123 not handled?",
+        "Explain why order-123 is not handled",
         "sexton retry explain order-123 -b localhost:9092 --topic orders --group billing",
     ),
 )
@@ -60,7 +60,7 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Say why a key waits: its messages in order, what the first one waits for, what to do."""
+    """Explain why a key waits: its messages in order, what the first waits for, what to do."""
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
     wanted = key_bytes(key)
     shown = key_text(wanted) or ""

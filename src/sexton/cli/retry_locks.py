@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 EXAMPLES = (
     ("All of them", "sexton retry locks -b localhost:9092 --topic orders --group billing"),
     (
-        "Those that hold their key until somebody decides",
+        "List those that hold their key until somebody decides",
         "sexton retry locks -b localhost:9092 --topic orders --group billing --held",
     ),
     (
-        "The first of each key only: what everything else waits for",
+        "List only the first of each key, for which the others wait",
         "sexton retry locks -b localhost:9092 --topic orders --group billing --first",
     ),
 )
@@ -50,10 +50,11 @@ def command(
     topic: TopicOption,
     group: GroupOption,
     held: Annotated[
-        bool, typer.Option("--held", help="Only those that have reached their ceiling.")
+        bool, typer.Option("--held", help="Only messages that have reached their ceiling.")
     ] = False,
     first: Annotated[
-        bool, typer.Option("--first", help="Only the first of each key, not those behind it.")
+        bool,
+        typer.Option("--first", help="Only the first message of each key, not those behind it."),
     ] = False,
     retry_topic: RetryTopicOption = None,
     locks_topic: LocksTopicOption = None,
@@ -65,7 +66,7 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """List the messages that wait: which key each holds, attempts so far, and why it failed."""
+    """List waiting messages: the key each one holds, attempts so far, and why it failed."""
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
 
     async def work(client: Client) -> list[Lock]:

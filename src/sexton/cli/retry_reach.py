@@ -23,41 +23,43 @@ T = TypeVar("T")
 
 TopicOption = Annotated[str, typer.Option("--topic", metavar="TOPIC", help="The main topic.")]
 GroupOption = Annotated[
-    str, typer.Option("--group", metavar="GROUP", help="The group that handles it.")
+    str, typer.Option("--group", metavar="GROUP", help="The consumer group that handles it.")
 ]
 RetryTopicOption = Annotated[
     str | None,
-    typer.Option("--retry-topic", metavar="TOPIC", help="If it is not TOPIC.GROUP.retry."),
+    typer.Option("--retry-topic", metavar="TOPIC", help="Retry topic, if not TOPIC.GROUP.retry."),
 ]
 LocksTopicOption = Annotated[
     str | None,
-    typer.Option("--locks-topic", metavar="TOPIC", help="If it is not TOPIC.GROUP.locks."),
+    typer.Option("--locks-topic", metavar="TOPIC", help="Locks topic, if not TOPIC.GROUP.locks."),
 ]
 DeadTopicOption = Annotated[
     str | None,
-    typer.Option("--dead-topic", metavar="TOPIC", help="If it is not TOPIC.GROUP.dead."),
+    typer.Option(
+        "--dead-topic", metavar="TOPIC", help="Dead letter topic, if not TOPIC.GROUP.dead."
+    ),
 ]
 ModeOption = Annotated[
     Mode,
-    typer.Option("--mode", help="Of the service: one without transactions adopts orphans."),
+    typer.Option("--mode", help="Mode of the service; one without transactions adopts orphans."),
 ]
 MODE: Mode = "transactional"
 MessagesArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID", help="Messages, as `retry locks` names them: orders-3-17."),
+    typer.Argument(metavar="ID", help="Message ids as `retry locks` shows them: orders-3-17."),
 ]
 KeyOption = Annotated[
-    str | None, typer.Option("--key", metavar="KEY", help="Every message of this key that waits.")
+    str | None, typer.Option("--key", metavar="KEY", help="Every waiting message of this key.")
 ]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+    bool, typer.Option("--dry-run", help="Show what would be done, without doing it.")
 ]
 AllHeldOption = Annotated[
     bool, typer.Option("--all-held", help="Every message that has reached its ceiling.")
 ]
 WaitOption = Annotated[
     str,
-    typer.Option("--wait", metavar="SPAN", help="How long to wait until an instance has done it."),
+    typer.Option("--wait", metavar="SPAN", help="How long to wait for an instance to do it."),
 ]
 WAIT = "10s"
 LOCKS = (
@@ -65,8 +67,7 @@ LOCKS = (
     Column("not_before"), Column("behind"), Column("reason"),
 )  # fmt: skip
 ORDER_EXIT_CODES = (
-    "0 it is done, 1 it failed, 2 wrong usage, 3 no instance has done it yet, or a message does "
-    "not wait."
+    "0 done, 1 failed, 2 wrong usage, 3 no instance has done it yet, or a message is not waiting."
 )
 ORDERS = (Column("id"), Column("key"), Column("do"), Column("outcome"))
 

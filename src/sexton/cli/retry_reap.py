@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     (
-        "What would be released?",
+        "Show what would be released",
         "sexton retry reap -b localhost:9092 --topic orders --group billing --dry-run",
     ),
-    ("Release it", "sexton retry reap -b localhost:9092 --topic orders --group billing"),
+    ("Release stale locks", "sexton retry reap -b localhost:9092 --topic orders --group billing"),
 )
-EXIT_CODES = "0 it is done, 1 it failed, 2 wrong usage, 3 no instance has done it yet."
+EXIT_CODES = "0 done, 1 failed, 2 wrong usage, 3 no instance has done it yet."
 COLUMNS = (number("partition"), Column("id"), Column("why"))
 
 
@@ -61,11 +61,11 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Have the instances look for stale locks and release them, or show what they would find.
+    """Have the instances find and release stale locks, or show what they would find.
 
     A lock is stale only if its message provably does not wait: everything below it is settled, or
-    the retry topic holds no record of it. Every start of a partition does this by itself; here the
-    partitions that have stale locks are started up again where they are.
+    the retry topic holds no record of it. Every start of a partition does this by itself; this
+    command restarts the partitions that have stale locks, on the instances that own them.
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
     wait_s = wait_s_of(wait)

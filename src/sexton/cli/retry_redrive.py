@@ -57,11 +57,11 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     (
-        "One message that holds its key, or was freed as a dead letter",
+        "Retry one message that holds its key, or was freed as a dead letter",
         "sexton retry redrive orders-3-17 -b localhost:9092 --topic orders --group billing",
     ),
     (
-        "Everything that is held, now that the bug is fixed",
+        "Retry everything that is held, now that the bug is fixed",
         "sexton retry redrive --all-held -b localhost:9092 --topic orders --group billing",
     ),
 )
@@ -75,7 +75,8 @@ def command(
     key: KeyOption = None,
     all_held: AllHeldOption = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Also dead letters that were sent or settled before.")
+        bool,
+        typer.Option("--again", help="Also dead letters that were already sent again or settled."),
     ] = False,
     dry_run: DryRunOption = False,
     wait: WaitOption = WAIT,
@@ -89,12 +90,12 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Try messages again at once, attempts counted anew: those that wait, are held, or were freed.
+    """Retry waiting, held or freed messages now, counting their attempts from zero.
 
-    A message that waits or is held is tried in its place, before all later ones of its key. One
-    that was freed has been overtaken already: it is taken from the dead letter topic and sent to
-    the main topic as a new message. A note of that is kept beside its letter, so that the next call
-    does not send it twice, unless with --again.
+    A message that waits or is held is retried in its place, before all later ones of its key. A
+    freed one has already been overtaken: it is taken from the dead letter topic and sent to the
+    main topic as a new message. A note beside its letter keeps the next call from sending it twice,
+    unless --again is given.
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
     must_choose_one_way(names, messages, key, all_held)

@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     (
-        "One message; it goes to the dead letter topic",
+        "Skip one message; it goes to the dead letter topic",
         "sexton retry skip orders-3-17 -b localhost:9092 --topic orders --group billing",
     ),
     (
-        "All that waits for a key, and no dead letters",
+        "Skip all that waits for a key, without dead letters",
         "sexton retry skip --key order-123 --discard -b kafka:9092 --topic orders --group billing",
     ),
 )
@@ -67,7 +67,7 @@ def command(
     key: KeyOption = None,
     all_held: AllHeldOption = False,
     discard: Annotated[
-        bool, typer.Option("--discard", help="Keep no dead letter of it either.")
+        bool, typer.Option("--discard", help="Do not keep a dead letter either.")
     ] = False,
     dry_run: DryRunOption = False,
     wait: WaitOption = WAIT,
@@ -81,10 +81,10 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Give up messages that wait, so that their keys go on: to the dead letter, or for good.
+    """Give up on waiting messages so that their keys go on; keep dead letters, or discard them.
 
-    One that is held was a dead letter when it reached the ceiling. It becomes one again, as the
-    first may have been deleted by now; with --discard it does not.
+    A held message became a dead letter when it reached its ceiling. It becomes one again, because
+    the first may have been deleted by now; with --discard it does not.
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
     must_choose_one_way(names, messages, key, all_held)

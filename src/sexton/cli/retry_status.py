@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     (
-        "Of the group `billing` on the topic `orders`",
+        "Show the group `billing` on the topic `orders`",
         "sexton retry status -b localhost:9092 --topic orders --group billing",
     ),
     (
@@ -62,14 +62,14 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Show what waits in each partition of an ordered retry, and for how long.
+    """Show what is waiting in each partition of an ordered retry, and for how long.
 
-    depth counts messages that wait, held those of them that only an operator can set free. stale
-    are locks that the next start of their partition releases, orphans are messages without a lock,
-    which nobody will handle unless they are redriven. With --mode compensating there are none: a
-    service without transactions takes them as messages that wait. freed counts messages that are
-    dead letters and were not sent again since (see `retry dead`), among the newest 10,000 letters
-    of each partition: older ones are counted as letters_not_read. What is held is a finding.
+    depth counts the messages that wait; held, those of them that only an operator can release;
+    stale, locks that the next start of their partition releases; orphans, messages without a lock,
+    which nobody will handle unless they are redriven. With --mode compensating there are no
+    orphans: a service without transactions treats them as messages that wait. freed counts dead
+    letters that were not sent again since (see `retry dead`), among the newest 10,000 letters of
+    each partition; older ones are counted as letters_not_read. Held messages are a finding.
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
 

@@ -8,9 +8,9 @@ from sexton.cli.writers import Format
 from sexton.report.tables import Column
 
 EXAMPLES = (
-    ("See what can be put into --faults", "sexton sim faults"),
+    ("List what --faults accepts", "sexton sim faults"),
     (
-        "All of them but one, for --faults",
+        "All kinds but one, for --faults",
         "sexton sim faults --format tsv | cut -f1 | grep -v old-disk | paste -sd,",
     ),
 )
@@ -20,7 +20,7 @@ COLUMNS = (Column("fault"), Column("what"))
 def command(format: FormatOption = Format.table) -> None:
     """List every kind of fault that the simulator knows.
 
-    A seed chooses some of them; `--faults` of the other commands chooses in its place.
+    A seed chooses some of them; `--faults` of the other commands overrides its choice.
     """
     with Output("sim faults", format) as out:
         from sexton.sim.faults import FAULTS, describe

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 HOURS = 72
 
 
-SeedArgument = Annotated[int, typer.Argument(help="Which run: a seed decides everything.")]
+SeedArgument = Annotated[int, typer.Argument(help="The run: a seed decides everything.")]
 
 HoursOption = Annotated[
     int,
     typer.Option(
-        "--hours", help="Simulated hours with clients and faults; healing comes on top.", min=1
+        "--hours",
+        help="Simulated hours with clients and faults, not counting the healing after them.",
+        min=1,
     ),
 ]
 
@@ -36,7 +38,7 @@ PolicyOption = Annotated[
     Policy,
     typer.Option(
         "--policy",
-        help="How replicas clean: coordinated, or independent as Apache Kafka does.",
+        help="How replicas clean: coordinated, or independent as in Apache Kafka.",
     ),
 ]
 
@@ -45,7 +47,7 @@ FaultsOption = Annotated[
     typer.Option(
         "--faults",
         metavar="KIND[,...]",
-        help="Only these kinds of faults, in place of those that the seed chooses; '' for none.",
+        help="Only these kinds of faults instead of the seed's choice; '' for none.",
     ),
 ]
 
@@ -54,7 +56,7 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Another value for one of the seed's options; may be given several times.",
+        help="Override one of the seed's options; repeatable.",
     ),
 ]
 

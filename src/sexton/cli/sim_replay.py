@@ -22,13 +22,16 @@ from sexton.cli.writers import Format
 from sexton.report.tables import Column, number
 
 EXAMPLES = (
-    ("Tell what happens in seed 17", "sexton sim replay 17"),
+    ("Tell the story of seed 17", "sexton sim replay 17"),
     ("The same without two of its faults", "sexton sim replay 17 --without 4,9"),
     (
         "Replay what `sexton sim shrink` has found",
         "sexton sim replay 17 --hours 9 --policy independent --only 2,6",
     ),
-    ("Only what was done to one broker", "sexton sim replay 17 --format tsv | grep 'broker 2'"),
+    (
+        "Show only what was done to one broker",
+        "sexton sim replay 17 --format tsv | grep 'broker 2'",
+    ),
 )
 STEPS = (Column("time"), number("at_ms"), Column("what"))
 TEXT_COLUMNS = ("partition", "role", "in_sync")
@@ -44,10 +47,10 @@ def command(
     only: OnlyOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Run one seed again and tell its story: faults, elections, cleaning, and how it ended.
+    """Replay one seed and tell its story: faults, elections, cleaning, and how it ended.
 
-    The same seed and options always give the same story, byte for byte. When the run fails, the
-    state of every replica that is concerned follows, then the violation and all options.
+    The same seed and options always give the same story, byte for byte. If the run fails, the state
+    of every replica involved follows, then the violation and all options.
     """
     replay = chosen_replay(seed, hours, policy, faults, settings, without, only)
     with Output("sim replay", format) as out:

@@ -35,11 +35,11 @@ EXAMPLES = (
         "sexton sim run --seeds 20 --policy independent",
     ),
     (
-        "Use a night: as many new seeds as fit into it",
+        "Run as many new seeds as fit into a night",
         "sexton sim run --seeds 1000000 --first-seed 5000 --minutes 480",
     ),
     (
-        "Only crashes, and one JSON object per seed",
+        "Run with crashes only, and get one JSON object per seed",
         "sexton sim run --seeds 10 --faults killed-leader,power-cut --format jsonl",
     ),
 )
@@ -58,23 +58,23 @@ FAULTS = (Column("fault"), number("times"))
 
 def command(
     seeds: Annotated[int, typer.Option("--seeds", help="How many seeds to run.", min=1)] = 20,
-    first_seed: Annotated[int, typer.Option("--first-seed", help="The first of them.")] = 1,
+    first_seed: Annotated[int, typer.Option("--first-seed", help="The first seed.")] = 1,
     hours: HoursOption = HOURS,
     policy: PolicyOption = Policy.coordinated,
     jobs: JobsOption = None,
     minutes: Annotated[
         float | None,
-        typer.Option("--minutes", help="Start no seed after so many real minutes.", min=0),
+        typer.Option("--minutes", help="Start no seed after this many real minutes.", min=0),
     ] = None,
     faults: FaultsOption = None,
     settings: SetOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Run simulated clusters through faults, and check that no replica forgets too early.
+    """Run simulated clusters through faults and check that no replica forgets too early.
 
     Each seed is a cluster with its own clients, sizes and faults, on simulated disks, network and
     clocks. When its hours are over everything heals; then replicas must agree, and what may be
-    removed must get removed. A seed that fails prints its options and how to replay it.
+    removed must be removed. A seed that fails prints its options and how to replay it.
     """
     from sexton.sim.replay import replay_options
     from sexton.sim.totals import Totals

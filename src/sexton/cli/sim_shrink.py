@@ -20,9 +20,9 @@ from sexton.cli.writers import Format
 from sexton.report.tables import Column, number
 
 EXAMPLES = (
-    ("Which faults does seed 17 need to fail?", "sexton sim shrink 17"),
+    ("Find the faults that seed 17 needs to fail", "sexton sim shrink 17"),
     (
-        "The same for a run that was asked for with other options",
+        "The same for a run with other options",
         "sexton sim shrink 17 --hours 24 --policy independent --faults killed-leader,old-disk",
     ),
 )
@@ -41,8 +41,8 @@ def command(
 ) -> None:
     """Find the fewest faults with which a seed still fails, and the command that replays them.
 
-    The run is repeated with ever fewer faults and hours, and what still fails in the same way is
-    kept. Of what is left no single fault can be left out. It exits with 1 if the seed fails.
+    The run is repeated with ever fewer faults and hours, keeping what still fails in the same way.
+    Of the faults that remain, no single one can be left out. Exits with 1 if the seed fails.
     """
     replay = chosen_replay(seed, hours, policy, faults, settings, without, only)
     with Output("sim shrink", format) as out:

@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from sexton.spark.sink_doctor import Checkpoint, Checkup
 
 EXAMPLES = (
-    ("Every pipeline of a cluster", "sexton sink doctor -b localhost:9092"),
+    ("Show every pipeline of a cluster", "sexton sink doctor -b localhost:9092"),
     (
-        "One, by its checkpoint, and whether it may go on",
+        "Show one by its checkpoint, and whether it may go on",
         "sexton sink doctor -b localhost:9092 --checkpoint /data/checkpoints/orders",
     ),
     (
-        "End what a job that will not come back has left open, so that readers need not wait",
+        "Abort what a job that will not come back has left open, so that readers need not wait",
         "sexton sink doctor -b localhost:9092 --job-id orders-2024-06 --end",
     ),
 )
 EXIT_CODES = (
-    "0 all is well, 1 something needs attention, 2 wrong usage, 3 not everybody could be asked."
+    "0 all is well, 1 something needs attention, 2 wrong usage, 3 a broker could not be asked."
 )
 COLUMNS = (
     Column("pipeline"), Column("transaction"), number("producer_id"), Column("open_since"),
@@ -50,11 +50,11 @@ SOON_MS = 24 * 3600 * 1000
 
 NameOption = Annotated[
     list[str] | None,
-    typer.Option("--name", metavar="NAME", help="A pipeline that was given a name."),
+    typer.Option("--name", metavar="NAME", help="A pipeline with this name."),
 ]
 QueryOption = Annotated[
     list[str] | None,
-    typer.Option("--query-id", metavar="ID", help="One without, by the id of its query."),
+    typer.Option("--query-id", metavar="ID", help="An unnamed pipeline, by the id of its query."),
 ]
 JobOption = Annotated[
     list[str] | None, typer.Option("--job-id", metavar="ID", help="A job, by its id.")
@@ -68,7 +68,7 @@ CheckpointOption = Annotated[
     ),
 ]
 EndOption = Annotated[
-    bool, typer.Option("--end", help="Abort what these have open; it is run again by its driver.")
+    bool, typer.Option("--end", help="Abort what these have open; their drivers run it again.")
 ]
 
 
@@ -84,11 +84,12 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Show exactly-once pipelines: where each stands and what it has left open; or end that.
+    """Show where exactly-once pipelines stand and what they left open; with --end, end it.
 
-    A transaction that is open belongs to a driver at work, or to one that has died: then Kafka ends
-    it after its timeout, and readers of committed records wait until it does. With --end it is
-    ended now. That loses nothing, whoever is alive: the batch is not visible, and is run again.
+    An open transaction belongs to a driver at work, or to one that has died: then Kafka ends it
+    after its timeout, and readers of committed records wait until it does. With --end it is ended
+    now. That loses nothing even if the driver is alive: the batch is not visible yet, and is run
+    again.
     """
     from sexton.spark.sink_doctor import read_checkpoint
     from sexton.spark.sink_protocol import JOB

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from sexton.stores.verifying import Place, Summary
 
 EXAMPLES = (
-    ("All stores of a state directory", "sexton stores inspect state"),
+    ("Show all stores in a state directory", "sexton stores inspect state"),
     (
-        "The first keys of one of them",
+        "Show the first keys of one store",
         "sexton stores inspect state/word-counts/counts-0 --entries 20",
     ),
 )
@@ -39,14 +39,15 @@ def command(
         int, typer.Option("--entries", metavar="N", help="Show the first N keys as well.", min=0)
     ] = 0,
     value_format: Annotated[
-        Rendering, typer.Option("--value-format", help="How keys and values are shown.")
+        Rendering, typer.Option("--value-format", help="How to show keys and values.")
     ] = Rendering.auto,
     format: FormatOption = Format.table,
 ) -> None:
-    """Show local stores: which changelog each is of, up to where, and what is in it.
+    """Show local stores: each one's changelog, its position there, and what it contains.
 
-    A store is opened read-only, whether or not an instance uses it. `caught up` is when it was last
-    known to lack nothing: older than the changelog keeps tombstones, and it will be rebuilt.
+    A store is opened read-only, whether or not an instance uses it. `caught up` is when it last
+    lacked nothing; if that is longer ago than the changelog keeps tombstones, the store will be
+    rebuilt.
     """
     from sexton.stores.verifying import entries, places_in
 

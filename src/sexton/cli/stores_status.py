@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sexton.stores.warmth import Warmth
 
 EXAMPLES = (
-    ("Of one application", "sexton stores status word-counts -b localhost:9092"),
+    ("Show one application", "sexton stores status word-counts -b localhost:9092"),
     ("For a program", "sexton stores status word-counts -b localhost:9092 --format json"),
 )
 COLUMNS = (
@@ -48,11 +48,11 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Show the tasks of an application: who works on each, how far it is, and who has copies.
+    """Show an application's tasks: who runs each one, how far it is, and who has copies.
 
     `lag` is how many inputs are not committed yet, `changelog` where the changelog ends, `behind`
-    how many changelog records the nearest copy lacked when its instance last said so, which is
-    every few seconds. A copy that is warming up is there to become the owner. A task without an
+    how many changelog records the nearest copy lacked when its instance last reported, which it
+    does every few seconds. A copy that is warming up is to become the owner. A task without an
     owner is waiting for one.
     """
 

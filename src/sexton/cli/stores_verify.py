@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from sexton.stores.verifying import Difference, Place, Verified
 
 EXAMPLES = (
-    ("All stores of an instance", "sexton stores verify state -b localhost:9092"),
+    ("Verify all stores of an instance", "sexton stores verify state -b localhost:9092"),
     (
-        "One of them, for a program",
+        "Verify one store, for a program",
         "sexton stores verify state/word-counts/counts-0 -b localhost:9092 --format json",
     ),
 )
@@ -65,10 +65,10 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Compare local stores with the fold of their changelogs, key by key.
+    """Compare local stores, key by key, with what their changelogs say.
 
-    Each store is compared as of its own position, so an instance may go on working. Keys whose
-    record below that position was compacted away since are counted as `not known`.
+    Each store is compared as of its own position, so an instance may keep working. Keys whose
+    record below that position has been compacted away since are counted as `not known`.
     """
     from sexton.stores.verifying import places_in
 

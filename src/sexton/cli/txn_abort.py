@@ -37,35 +37,43 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     (
-        "A transaction that hangs, by where it begins",
+        "Abort a hanging transaction, given where it begins",
         "sexton txn abort orders:3 --start-offset 1042 -b localhost:9092",
     ),
-    ("By its producer", "sexton txn abort orders:3 --producer-id 7 -b localhost:9092"),
+    ("Or given its producer", "sexton txn abort orders:3 --producer-id 7 -b localhost:9092"),
     (
-        "As with `kafka-transactions.sh`",
+        "With the options of `kafka-transactions.sh`",
         "sexton txn abort -b kafka:9092 --topic orders --partition 3 --start-offset 1042",
     ),
 )
 COLUMNS = (number("broker"), Column("knows"), Column("how"))
 StartOption = Annotated[
-    int | None, typer.Option("--start-offset", metavar="OFFSET", help="Where it begins.", min=0)
+    int | None,
+    typer.Option("--start-offset", metavar="OFFSET", help="Where the transaction begins.", min=0),
 ]
 ProducerOption = Annotated[
-    int | None, typer.Option("--producer-id", metavar="ID", help="Whose it is.", min=0)
+    int | None,
+    typer.Option("--producer-id", metavar="ID", help="The transaction's producer.", min=0),
 ]
 EpochOption = Annotated[
     int | None,
-    typer.Option("--producer-epoch", metavar="EPOCH", help="If not the one that is open."),
+    typer.Option(
+        "--producer-epoch",
+        metavar="EPOCH",
+        help="Producer epoch, if not that of the open transaction.",
+    ),
 ]
 CoordinatorOption = Annotated[
     int | None,
-    typer.Option("--coordinator-epoch", metavar="EPOCH", help="If not the last one known."),
+    typer.Option(
+        "--coordinator-epoch", metavar="EPOCH", help="Coordinator epoch, if not the last one known."
+    ),
 ]
 ForceOption = Annotated[
     bool,
     typer.Option(
         "--force",
-        help="Even if it was committed, or nobody knows, after asking: records are lost.",
+        help="Abort even if it was, or may have been, committed, after asking: records are lost.",
     ),
 ]
 
@@ -86,11 +94,11 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Abort a transaction that hangs, after asking every replica how it ended.
+    """Abort a hanging transaction, after asking every replica how it ended.
 
-    What was committed is not aborted, and neither is what may have been: a replica that has missed
-    a COMMIT marker is mended by `sexton repair`. With --force it is done all the same, if you say
-    yes to it, and the answer says what was lost.
+    It aborts nothing that was committed or may have been: `sexton repair` fixes a replica that
+    missed a COMMIT marker. With --force it aborts all the same, once you confirm, and reports what
+    was lost.
     """
     at = partition_of(named, topic, partition)
     if start_offset is None and producer_id is None:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from sexton.client.transactions import Transaction
 
 EXAMPLES = (
-    ("One transaction", "sexton txn describe orders-7 -b localhost:9092"),
+    ("Show one transaction", "sexton txn describe orders-7 -b localhost:9092"),
     (
-        "As with `kafka-transactions.sh`",
+        "With the options of `kafka-transactions.sh`",
         "sexton txn describe -b localhost:9092 --transactional-id orders-7",
     ),
 )
@@ -39,11 +39,9 @@ COLUMNS = (
 
 
 def command(
-    named: Annotated[
-        str | None, typer.Argument(metavar="ID", help="Which transactional id.")
-    ] = None,
+    named: Annotated[str | None, typer.Argument(metavar="ID", help="The transactional id.")] = None,
     transactional_id: Annotated[
-        str | None, typer.Option("--transactional-id", metavar="ID", help="The same.")
+        str | None, typer.Option("--transactional-id", metavar="ID", help="The same as an option.")
     ] = None,
     bootstrap: BootstrapOption = None,
     settings: SettingsOption = None,
@@ -51,7 +49,7 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Show a transaction as its coordinator has it: state, producer, partitions, and since when."""
+    """Show a transaction as its coordinator sees it: state, producer, partitions, since when."""
     must_be_named_once("ID", named, "--transactional-id", transactional_id)
     chosen = named or transactional_id or ""
 

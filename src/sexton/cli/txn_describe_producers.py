@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     (
-        "Every replica, side by side",
+        "Show every replica, side by side",
         "sexton txn describe-producers orders:3 -b localhost:9092",
     ),
     (
-        "One broker, as `kafka-transactions.sh` does",
+        "Ask one broker, as `kafka-transactions.sh` does",
         "sexton txn describe-producers -b kafka:9092 --topic orders --partition 3 --broker-id 2",
     ),
 )
@@ -58,9 +58,9 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Show the producers of a partition as each of its replicas knows them, the leader or not.
+    """Show a partition's producers as each of its replicas knows them, leader and followers.
 
-    A transaction that is open on one replica and not on another is one that was missed.
+    A transaction that is open on one replica and not on another is one whose end was missed.
     """
     at = partition_of(named, topic, partition)
 

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from sexton.guard.repair_outcomes import OpenTransaction, ReplicaView
 
 EXAMPLES = (
-    ("Why consumers stand still", "sexton txn explain orders:3 -b localhost:9092"),
+    ("Explain why consumers stand still", "sexton txn explain orders:3 -b localhost:9092"),
     ("For a program", "sexton txn explain orders:3 -b localhost:9092 --format json"),
 )
 EXIT_CODES = (
-    "0 nobody waits for longer than a transaction takes, 1 one will not end by itself, 2 wrong "
-    "usage, 3 not everybody could be asked."
+    "0 nobody waits longer than a transaction takes, 1 one will not end by itself, 2 wrong usage, "
+    "3 a broker could not be asked."
 )
 REPLICAS = (
     number("broker"), Column("role"), Column("in_sync"), number("last_stable_offset"),
@@ -69,7 +69,7 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Say why read_committed consumers of a partition wait, since when, and what to do about it.
+    """Explain why read_committed consumers of a partition wait, since when, and what to do.
 
     Shows which transaction each replica waits for, what its coordinator says, what every replica
     knows of it, and whether it may be aborted.

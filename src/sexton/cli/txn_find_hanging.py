@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from sexton.guard.repair_outcomes import OpenTransaction
 
 EXAMPLES = (
-    ("In the whole cluster", "sexton txn find-hanging -b localhost:9092"),
+    ("Search the whole cluster", "sexton txn find-hanging -b localhost:9092"),
     (
-        "In what one broker leads, and only after an hour",
+        "Search what one broker leads, for those idle for over an hour",
         "sexton txn find-hanging -b kafka:9092 --broker-id 2 --max-transaction-timeout 60",
     ),
-    ("In one topic", "sexton txn find-hanging orders -b localhost:9092"),
+    ("Search one topic", "sexton txn find-hanging orders -b localhost:9092"),
 )
-EXIT_CODES = "0 there are none, 1 there are some, 2 wrong usage, 3 not everybody could be asked."
+EXIT_CODES = "0 none found, 1 some found, 2 wrong usage, 3 a broker could not be asked."
 COLUMNS = (
     Column("topic"), number("partition"), number("producer_id"), number("producer_epoch"),
     number("coordinator_epoch"), number("start_offset"), Column("last_timestamp"),
@@ -88,7 +88,7 @@ class Found:
 def command(
     named: Annotated[
         str | None,
-        typer.Argument(metavar="TOPIC[:PARTITION]", help="Only there; by default everywhere."),
+        typer.Argument(metavar="TOPIC[:PARTITION]", help="Where to look. Default: everywhere."),
     ] = None,
     broker: BrokerOption = None,
     topic: TopicOption = None,
@@ -98,8 +98,8 @@ def command(
         typer.Option(
             "--max-transaction-timeout",
             metavar="MINUTES",
-            help="Leave out what has written something within this time. Default: "
-            "transaction.max.timeout.ms of the brokers, or 15 if they do not say.",
+            help="Leave out transactions that wrote something within this time. Default: the "
+            "brokers' transaction.max.timeout.ms, or 15 if they do not tell.",
             min=0,
         ),
     ] = None,
@@ -109,10 +109,10 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Find transactions that have been open for long and that no coordinator will end.
+    """Find transactions that have been open for a long time and that no coordinator will end.
 
-    The leader of each partition is asked (or one broker, with --broker-id), then about what it has
-    open all replicas and the coordinator.
+    Asks the leader of each partition (or one broker, with --broker-id), then all replicas and the
+    coordinator about what is open there.
     """
     if named is not None:
         must_be_named_once("TOPIC", named, "--topic and --partition", topic, partition)

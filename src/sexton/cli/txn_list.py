@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 EXAMPLES = (
     ("All of them", "sexton txn list -b localhost:9092"),
     (
-        "Those that have been under way for more than ten minutes",
+        "List those that have been open for more than ten minutes",
         "sexton txn list -b localhost:9092 --state Ongoing --duration-filter 600000",
     ),
     (
-        "By name",
+        "List those with certain names",
         "sexton txn list -b localhost:9092 --transactional-id-pattern 'orders-.*'",
     ),
 )
@@ -42,18 +42,23 @@ COLUMNS = (
 def command(
     states: Annotated[
         list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Ongoing, CompleteCommit, Empty, ..."),
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            help="Only in this state: Ongoing, CompleteCommit, Empty, ...",
+        ),
     ] = None,
     producer_ids: Annotated[
-        list[int] | None, typer.Option("--producer-id", metavar="ID", help="Of this producer.")
+        list[int] | None,
+        typer.Option("--producer-id", metavar="ID", help="Only those of this producer."),
     ] = None,
     duration: Annotated[
         int | None,
         typer.Option(
             "--duration-filter",
             metavar="MS",
-            help="Begun longer ago than this. As Kafka sees it, those that have ended fit too, "
-            "unless with --state Ongoing.",
+            help="Only those begun longer ago than this. As in Kafka, that includes ended ones, "
+            "unless --state Ongoing is given.",
             min=0,
         ),
     ] = None,
@@ -62,7 +67,7 @@ def command(
         typer.Option(
             "--transactional-id-pattern",
             metavar="REGEX",
-            help="With an id that fits, whole; brokers know this since Kafka 4.1.",
+            help="Only ids that match as a whole; needs Kafka 4.1 brokers.",
         ),
     ] = None,
     bootstrap: BootstrapOption = None,
@@ -71,7 +76,7 @@ def command(
     data: DataOption = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """List the transactions that the brokers coordinate, with the state of each."""
+    """List the transactions that the brokers coordinate, with their states."""
 
     async def work(client: Client) -> ListedTransactions:
         from sexton.client.transaction_lists import list_transactions

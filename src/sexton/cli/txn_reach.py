@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sexton.guard.repair_outcomes import OpenTransaction
 
 PlaceArgument = Annotated[
-    str | None, typer.Argument(metavar="TOPIC:PARTITION", help="Which partition.")
+    str | None, typer.Argument(metavar="TOPIC:PARTITION", help="The partition.")
 ]
 TopicOption = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The topic.")]
 PartitionOption = Annotated[

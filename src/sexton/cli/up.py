@@ -43,15 +43,18 @@ if TYPE_CHECKING:
     from sexton.broker.serve import Ready
 
 EXAMPLES = (
-    ("Start three brokers, or those of last time", "sexton up"),
-    ("One broker, elsewhere, on any free port", "sexton up --brokers 1 --port 0 --data ./kafka"),
+    ("Start three brokers, or as many as last time", "sexton up"),
     (
-        "Clean as Apache Kafka does, every second, to see replicas part",
+        "Start one broker on any free port, with its data elsewhere",
+        "sexton up --brokers 1 --port 0 --data ./kafka",
+    ),
+    (
+        "Clean as Apache Kafka does, every second, to see replicas diverge",
         "sexton up --policy independent --set log.cleaner.backoff.ms=1000",
     ),
-    ("Bring the options you have", "sexton up --config server.properties"),
+    ("Use the broker options you have", "sexton up --config server.properties"),
     (
-        "From a program: wait for one line of JSON",
+        "Start it from a program that waits for one line of JSON",
         "sexton up --format json --port 0 --metrics-port 0 --log-format json",
     ),
 )
@@ -82,11 +85,11 @@ def command(
     log_level: LogLevelOption = LogLevel.info,
     format: FormatOption = Format.table,
 ) -> None:
-    """Run a replicated, transactional, compacting Kafka cluster in this process, until Ctrl-C.
+    """Run a replicated, transactional, compacting Kafka cluster in this process until Ctrl-C.
 
-    Every Kafka client can use it. Topics and records survive: the next `sexton up` goes on where
-    this one ended, at the same addresses. `sexton cluster` looks into it and plays tricks on it.
-    With --format json one line of JSON says that it is ready, or why it cannot be.
+    Every Kafka client can use it. Topics and records survive: the next `sexton up` continues where
+    this one ended, at the same addresses. `sexton cluster` inspects it and injects faults. With
+    --format json, one line of JSON says that it is ready, or why it cannot be.
     """
     try:
         chosen = read_options(config, settings)

@@ -26,7 +26,7 @@ class LogLevel(StrEnum):
 BrokersOption = Annotated[
     int | None,
     typer.Option(
-        "--brokers", help="How many; by default as many as last time, or 3.", min=1, max=100
+        "--brokers", help="Number of brokers. Default: as many as last time, or 3.", min=1, max=100
     ),
 ]
 
@@ -38,8 +38,8 @@ PortOption = Annotated[
     int | None,
     typer.Option(
         "--port",
-        help="Of the first broker, the others follow; 0: any that are free. By default those "
-        "of last time, or 9092 and the next ones, or any.",
+        help="Port of the first broker, the next ones for the others; 0: any free ones. Default: "
+        "those of last time, or 9092 and up, or any.",
         min=0,
         max=65535,
     ),
@@ -50,8 +50,7 @@ DataOption = Annotated[
     typer.Option(
         "--data",
         metavar="DIR",
-        help="Where everything is kept; by default $SEXTON_DATA, or sexton/cluster in "
-        "~/.local/share.",
+        help="Data directory. Default: $SEXTON_DATA, or sexton/cluster in ~/.local/share.",
     ),
 ]
 
@@ -59,7 +58,7 @@ PolicyOption = Annotated[
     Policy | None,
     typer.Option(
         "--policy",
-        help="How replicas clean: coordinated, or independent as Apache Kafka does.",
+        help="How replicas clean: coordinated, or independent as in Apache Kafka.",
     ),
 ]
 
@@ -68,7 +67,7 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="OPTION=VALUE",
-        help="A Kafka broker option, for all brokers; may be given several times.",
+        help="A Kafka broker option, for all brokers; repeatable.",
     ),
 ]
 
@@ -82,7 +81,7 @@ AdvertisedHostOption = Annotated[
     typer.Option(
         "--advertised-host",
         metavar="NAME",
-        help="What clients are told in place of --host; needed for 0.0.0.0.",
+        help="Address to give clients instead of --host; required for 0.0.0.0.",
     ),
 ]
 
@@ -90,7 +89,7 @@ InsecureOption = Annotated[
     bool,
     typer.Option(
         "--insecure",
-        help="Listen beyond this machine although clients need not authenticate.",
+        help="Allow unauthenticated clients from beyond this machine.",
     ),
 ]
 
@@ -98,7 +97,7 @@ MetricsPortOption = Annotated[
     int | None,
     typer.Option(
         "--metrics-port",
-        help="Serve Prometheus metrics there; 0: any that is free.",
+        help="Serve Prometheus metrics on this port; 0: any free one.",
         min=0,
         max=65535,
     ),
@@ -109,6 +108,10 @@ MetricsHostOption = Annotated[
     typer.Option("--metrics-host", metavar="ADDRESS", help="The address for --metrics-port."),
 ]
 
-LogFormatOption = Annotated[LogFormat, typer.Option("--log-format", help="Of the log on stderr.")]
+LogFormatOption = Annotated[
+    LogFormat, typer.Option("--log-format", help="Format of the log on stderr.")
+]
 
-LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="What is worth a line.")]
+LogLevelOption = Annotated[
+    LogLevel, typer.Option("--log-level", help="The least severe level to log.")
+]

@@ -51,37 +51,37 @@ from sexton.cli.writers import Format
 
 EXAMPLES = (
     (
-        "A counter per key that must never fall, as committed readers see it",
+        "Check a counter per key that must never fall, as committed readers see it",
         "sexton validate counts -b localhost:9092 --value json:count",
     ),
     (
-        "No id twice, no number left out, and a report to read",
+        "Check for repeated ids and skipped numbers, and write a report to read",
         "sexton validate payments -b kafka:9092 --id json:id --sequence json:seq --html page.html",
     ),
     (
-        "Counters that Kafka's LongSerializer wrote, on a Spark cluster",
+        "Check counters that Kafka's LongSerializer wrote, on a Spark cluster",
         "sexton validate counts -b kafka:9092 --value int64 --engine spark --master spark://h:7077",
     ),
     (
-        "Was everything processed, and in the order of its source?",
+        "Check that everything was processed, in the order of its source",
         "sexton validate shipped -b kafka:9092 --id json:order_id --source orders --complete",
     ),
     (
-        "The same while the pipeline runs, which takes five minutes at most",
+        "The same while the pipeline runs, which lags by five minutes at most",
         "sexton validate shipped -b kafka:9092 --id json:id --source orders --complete --settle 5m",
     ),
     (
-        "Does a table in the lake still have what was deleted?",
+        "Check whether a table in the lake still has what was deleted",
         "sexton validate users -b kafka:9092 --table lake/users --table-key user_id",
     ),
     (
-        "Watch a topic, and go on after a restart where it was",
+        "Watch a topic, continuing where it was after a restart",
         "sexton validate counts -b kafka:9092 --value int --follow --checkpoint /var/lib/sexton/v",
     ),
 )
 EXIT_CODES = (
-    "0 all of it holds, 1 it does not, or it failed, 2 wrong usage, or an EXPR finds nothing in a "
-    "record, 3 a partition could not be read, or nothing was judged."
+    "0 everything holds, 1 it does not, or the check failed, 2 wrong usage, or an EXPR finds "
+    "nothing in a record, 3 a partition could not be read, or nothing was judged."
 )
 
 
@@ -124,15 +124,15 @@ def command(
     show_keys: ShowKeysOption = False,
     format: FormatOption = Format.table,
 ) -> None:
-    """Prove that a topic is what its pipeline promised, or show where it is not.
+    """Prove that a topic keeps its pipeline's promises, or show where it does not.
 
-    An EXPR says where something is in a record: a SOURCE (value if none is named, key, header:NAME,
-    timestamp, offset, partition) and how to read it (int, float, text; int32, int64, double as
-    Kafka's serializers write them; json:a.b). Several joined by commas are one id.
+    An EXPR says where something is in a record: a SOURCE (key, header:NAME, timestamp, offset,
+    partition; value if none is named) and how to read it (int, float, text; int32, int64, double as
+    Kafka's serializers write them; json:a.b). Several joined by commas form one id.
 
-    A state that goes back, an id that comes twice, the same or with other content, a number that is
-    left out, an order that is not kept, a record that was lost, a table that is not its topic: each
-    is a finding, with the records that show it. Nothing is written to the cluster.
+    A state that goes back, an id that comes twice with the same or other content, a number that is
+    skipped, an order that is not kept, a record that is lost, a table that does not match its
+    topic: each is a finding, with the records that show it. Nothing is written to the cluster.
     """
     given = locals()  # by name: `Request.of` says what becomes of each
     from sexton.cli.validate_request import Request

@@ -23,28 +23,34 @@ TopicArgument = Annotated[
 ValueOption = Annotated[
     str | None,
     typer.Option(
-        "--value", metavar="EXPR", help="Per key, this must never go back: json:count, int64."
+        "--value",
+        metavar="EXPR",
+        help="A value that must never go back for a key: json:count, int64.",
     ),
 ]
 RisingOption = Annotated[
-    bool, typer.Option("--rising", help="With --value: it has to rise with every record.")
+    bool, typer.Option("--rising", help="With --value: it must rise with every record.")
 ]
 SequenceOption = Annotated[
     str | None,
-    typer.Option("--sequence", metavar="EXPR", help="Per key, this must be one more each time."),
+    typer.Option(
+        "--sequence",
+        metavar="EXPR",
+        help="A number that must grow by one with each record of a key.",
+    ),
 ]
 IdOption = Annotated[
     str | None,
     typer.Option(
         "--id",
         metavar="EXPR",
-        help="This must come once in the whole topic: json:id, or 'key, json:seq'.",
+        help="An id that must be unique in the whole topic: json:id, or 'key, json:seq'.",
     ),
 ]
 ContentOption = Annotated[
     str,
     typer.Option(
-        "--content", metavar="EXPR", help="What two records of one --id have to agree in."
+        "--content", metavar="EXPR", help="What records with the same --id must agree in."
     ),
 ]
 SourceOption = Annotated[
@@ -52,31 +58,33 @@ SourceOption = Annotated[
     typer.Option(
         "--source",
         metavar="TOPIC",
-        help="The topic that this one is made from: per key, the order must be the same, by --id.",
+        help="The topic this one is made from: each key's records must be in the same order, by "
+        "--id.",
     ),
 ]
 SourceIdOption = Annotated[
     str | None,
     typer.Option(
-        "--source-id", metavar="EXPR", help="The id in the source's records, if not as in --id."
+        "--source-id", metavar="EXPR", help="The id in the source's records, if not that of --id."
     ),
 ]
 CompleteOption = Annotated[
     bool,
-    typer.Option("--complete", help="With --source: each of its records must be here, by --id."),
+    typer.Option("--complete", help="With --source: each of its records must be present, by --id."),
 ]
 SettleOption = Annotated[
     str | None,
     typer.Option(
         "--settle",
         metavar="SPAN",
-        help="With --complete: a record of the source that is younger is not called lost.",
+        help="With --complete: do not count a source record younger than this as lost.",
     ),
 ]
 CompareIsolationOption = Annotated[
     bool,
     typer.Option(
-        "--compare-isolation", help="Which keys end otherwise for readers of uncommitted records?"
+        "--compare-isolation",
+        help="Report keys that end differently for readers of uncommitted records.",
     ),
 ]
 
@@ -87,7 +95,7 @@ TableOption = Annotated[
     typer.Option(
         "--table",
         metavar="PATH",
-        help="A table that is filled from the topic: a Parquet file, a directory of them, Delta.",
+        help="A table filled from the topic: a Parquet file, a directory of them, or Delta.",
     ),
 ]
 TableKeyOption = Annotated[
@@ -95,24 +103,22 @@ TableKeyOption = Annotated[
 ]
 TableValueOption = Annotated[
     str | None,
-    typer.Option(
-        "--table-value", metavar="COLUMN", help="The column that --value has to be equal to."
-    ),
+    typer.Option("--table-value", metavar="COLUMN", help="The column that must equal --value."),
 ]
 
 # ── how ──
 
 KeyOption = Annotated[
-    str, typer.Option("--key", metavar="EXPR", help="What the key of a record is.")
+    str, typer.Option("--key", metavar="EXPR", help="What to take as a record's key.")
 ]
 IsolationOption = Annotated[
     IsolationLevel,
-    typer.Option("--isolation-level", help="Which records are judged, as consumers see them."),
+    typer.Option("--isolation-level", help="Which records to judge, as consumers see them."),
 ]
 SkipOption = Annotated[
     bool,
     typer.Option(
-        "--skip-unreadable", help="Leave out, and count, records in which an EXPR finds nothing."
+        "--skip-unreadable", help="Skip and count records in which an EXPR finds nothing."
     ),
 ]
 UntilOption = Annotated[
@@ -121,21 +127,21 @@ UntilOption = Annotated[
 MostKeysOption = Annotated[
     int | None,
     typer.Option(
-        "--most-keys", help="Of one partition in memory at a time, 32 to 64 bytes each.", min=1000
+        "--most-keys",
+        help="Most keys of a partition in memory at a time, at 32 to 64 bytes each.",
+        min=1000,
     ),
 ]
 FollowOption = Annotated[
     bool,
-    typer.Option(
-        "--follow", help="Go on with what is written, looking at each --interval, until Ctrl-C."
-    ),
+    typer.Option("--follow", help="Keep checking new records at each --interval, until Ctrl-C."),
 ]
 CheckpointOption = Annotated[
     Path | None,
     typer.Option(
         "--checkpoint",
         metavar="DIR",
-        help="Keep here what is known of keys and ids, and go on from it; with or without"
-        " --follow.",
+        help="Save what is known of keys and ids here, and continue from it; with or without "
+        "--follow.",
     ),
 ]

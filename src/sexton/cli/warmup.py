@@ -30,7 +30,7 @@ def command(format: FormatOption = Format.table) -> None:
     """Compile the kernels now, so that the next command starts at once.
 
     sexton compiles the code that reads and cleans logs for this machine's processor when it is
-    first needed, and keeps the result. That takes some seconds, once after each installation or
+    first needed, and keeps the result. That takes a few seconds, once after each installation or
     update.
     """
     with Output("warmup", format) as out:
