@@ -371,7 +371,8 @@ def test_the_heaviest_goes_when_all_together_hold_too_much() -> None:
             except ConnectionError:
                 pass
         listening.wait_for(lambda: listening.listener.traffic.heaviest >= 3, "three to go")
-        assert listening.listener.held_bytes <= 8 * MIB
+        # On its own thread: while the fourth goes, another thread could see what it still holds.
+        assert listening.call(lambda: listening.listener.held_bytes) <= 8 * MIB
         listening.answer(0, HeartbeatResponse())
         assert len(modest.frame()) > 4
 
