@@ -16,6 +16,7 @@ from sexton.broker import logs
 from sexton.client.config_changes import BROKER, alter
 from sexton.client.roving import RovingClient
 from sexton.guard import daemon
+from sexton.guard.daemon import QUIET_ROUNDS, Daemon
 from sexton.guard.memory import TOPIC as MEMORY
 from sexton.guard.memory import MemoryTopic
 from sexton.guard.panic import DEFAULT_MIN, recalled
@@ -345,6 +346,36 @@ def test_each_note_and_each_change_is_in_the_log_however_many_topics_there_are(
     assert noted == {topic: str(number) for number, topic in enumerate(topics)}
     froze = {each["topic"] for each in lines if each["message"] == "freeze"}
     assert froze == set(topics)
+
+
+def test_a_topic_that_was_just_set_back_is_seen_at_a_glance_when_it_is_to_be_frozen_again(
+    run_sexton: RunSexton, orders: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who only looks makes no note, and need not wait for what would come of it."""
+    reach = ("-b", orders.bootstrap_servers, "--format", "json")
+    assert run_sexton("guard", "freeze", "orders", *reach).code == 0
+    assert run_sexton("guard", "thaw", "orders", *reach).code == 0
+    orders.kill(3)
+    orders.wait_for("orders", 0, lambda state: 3 not in state.isr)
+    rounds = []
+    whole = Daemon.round
+
+    async def counted(daemon: Daemon) -> bool:
+        rounds.append(daemon)
+        return await whole(daemon)
+
+    monkeypatch.setattr(Daemon, "round", counted)
+    status = run_sexton("guard", "status", *reach).json
+    states = {each["topic"]: each["state"] for each in status["topics"]}
+    assert states["orders"] == "set back"
+    assert len(rounds) <= 2 * QUIET_ROUNDS
+    (step,) = [
+        each for each in run_sexton("guard", "plan", *reach).json["steps"]
+        if each["topic"] == "orders"
+    ]  # fmt: skip
+    assert step["step"] == "freeze"
+    assert step["min_compaction_lag_ms"] == f"not set → {FOREVER}"
+    assert step["max_compaction_lag_ms"] == f"7200000 → {FOREVER}"
 
 
 def test_maintenance_freezes_all_and_panic_the_default(

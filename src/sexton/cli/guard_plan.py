@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -66,8 +67,11 @@ def command(
         async def look(daemon: Daemon) -> tuple[Status, list[Effect]]:
             return await looked(daemon), daemon.told
 
+        from sexton.guard.status import SET_BACK
+
         status, effects = with_daemon(reach, config, memory_topic, look)
-        rows = [row for row in map(_row, effects) if row is not None]
+        idle = {topic.topic for topic in status.topics if topic.state == SET_BACK}
+        rows = [row for each in effects if (row := _row(each, idle)) is not None]
         out.rows("steps", STEPS, rows)
         if not rows:
             out.say("nothing to do")
@@ -79,12 +83,14 @@ def command(
         )
 
 
-def _row(effect: Effect) -> Row | None:
+def _row(effect: Effect, idle: Set[str]) -> Row | None:
     from sexton.machines.guard_events import Alter, Remember
     from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG, Note
 
     match effect:
-        case Remember(Note(topic=topic, state="planned") as note):
+        case Remember(Note(topic=topic, state=state) as note) if state == "planned" or (
+            state == "frozen" and topic in idle
+        ):
             now, then = note.previous, FOREVER if note.raised else None
             return (
                 topic,

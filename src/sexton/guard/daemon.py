@@ -203,7 +203,8 @@ class Daemon:
         if not self.acts:
             looks = Describe | LookAgain
             self.told = [each for each in effects if not isinstance(each, looks)]
-            return [each for each in effects if isinstance(each, looks)]
+            wasted = LookAgain(noted=True)  # for ever: nobody makes the note
+            return [each for each in effects if isinstance(each, looks) and each != wasted]
         return effects
 
     # ── memory ──

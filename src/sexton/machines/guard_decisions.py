@@ -277,7 +277,7 @@ def _correct(case: Case, entry: Entry) -> None:
         again=True,
         released_ms=case.now_ms if note.state == "thawing" else note.released_ms,
     )
-    case.effects.append(LookAgain())
+    case.effects.append(LookAgain(noted=True))
 
 
 def _freeze(case: Case, entry: Entry) -> None:

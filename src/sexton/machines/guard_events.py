@@ -152,5 +152,7 @@ class Alter:
 class LookAgain:
     """At once: there is more to do that wants fresh eyes."""
 
+    noted: bool = False  # when the note is made that goes with it: nothing comes of it before
+
 
 Effect = Describe | Remember | Forget | Alter | LookAgain
