@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.site_hooks import on_page_content
+
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)")
 
@@ -53,3 +55,11 @@ def test_every_page_can_be_reached() -> None:
         if target.endswith(".md") and (path.parent / target).resolve().is_relative_to(ROOT / "docs")
     }
     assert not {page for page in pages if str(page) not in listed and page not in linked}
+
+
+def test_a_short_name_is_not_broken_and_a_long_one_and_a_block_may_be() -> None:
+    short, thirty = "<code>--policy</code>", f"<code>{'&lt;' * 30}</code>"
+    assert on_page_content(short) == '<code class="short">--policy</code>'
+    assert 'class="short"' in on_page_content(thirty)
+    for other in (f"<code>{'x' * 31}</code>", "<pre><code>--policy</code></pre>"):
+        assert on_page_content(other) == other
