@@ -12,13 +12,17 @@ from sexton.base.findings import Evidence, Finding
 
 
 def key_in_words(key: bytes | None, *, plain: bool) -> str | None:
-    """As text if that is wanted (and it is text), else as a digest."""
+    """As a digest; if it may be shown as text, or in hexadecimal digits if it is none.
+
+    So that no two keys look alike: one of these is given to `sexton repair`.
+    """
     if key is None:
         return None
     if not plain:
         return digest(key)
-    text = key.decode("utf-8", "backslashreplace")
-    return text if text.isprintable() else "0x" + key.hex()
+    text = key.decode("utf-8", "replace")
+    is_plain = text.isprintable() and text.encode() == key and not text.startswith("0x")
+    return text if is_plain else "0x" + key.hex()
 
 
 def finding_of(found: AuditFinding, *, plain_keys: bool = False) -> Finding:

@@ -78,17 +78,20 @@ def _named(
 ) -> list[AuditFinding]:
     found = []
     for name in names:
-        match = next((each for each in findings if _is_called(_key(each), name)), None)
-        if match is None:
+        matches = [each for each in findings if _is_called(_key(each), name)]
+        if not matches:
             hint = "as text, as 0x and hexadecimal digits, or as the digest that the audit shows"
             raise ConfigError(f"{option} {name}", "the replicas do not differ in this key", hint)
-        found.append(match)
+        if len({_key(each) for each in matches}) > 1:
+            hint = "give the digest of the one that is meant: the audit shows it"
+            raise ConfigError(f"{option} {name}", "could be one of several keys", hint)
+        found.append(matches[0])
     return found
 
 
 def _is_called(key: bytes, name: str) -> bool:
-    text = key.decode("utf-8", "replace")
-    return name in (digest(key), hex_digest(key), text, "0x" + key.hex())
+    typed = name.encode("utf-8", "surrogateescape")  # as a shell passed it on, whatever it is
+    return key == typed or name in (digest(key), hex_digest(key), "0x" + key.hex())
 
 
 def _holder(finding: AuditFinding, broker: int | None) -> int:

@@ -58,8 +58,12 @@ def test_keys_are_shown_only_if_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "words"), [(b"a b", "a b"), (b"\x00\xff", "0x00ff"), ("é".encode(), "é"), (b"", "")]
-)
+    ("key", "words"),
+    [
+        (b"a b", "a b"), (b"\x00\xff", "0x00ff"), ("é".encode(), "é"), (b"", ""),
+        (b"k\xff", "0x6bff"), (b"k\\xff", "k\\xff"), (b"0x6b", "0x30783662"),
+    ],
+)  # fmt: skip
 def test_a_key_is_text_if_it_can_be(key: bytes, words: str) -> None:
     assert key_in_words(key, plain=True) == words
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sexton.audit.finding import AuditFinding, Verdict
+from sexton.audit.summary import key_in_words
 from sexton.base.errors import ConfigError
 from sexton.base.partitions import TopicPartition
 from sexton.guard.repair_choices import Choice, choices_of
@@ -91,6 +93,19 @@ def test_a_key_is_named_by_text_digits_or_digest() -> None:
     assert choices_of(found, [digest], [], None) == [plain]
     with pytest.raises(ConfigError, match="do not differ"):
         choices_of(found, ["other"], [], None)
+
+
+def test_no_other_key_is_taken_for_the_one_that_was_named() -> None:
+    found = [finding(key, {1: "aa", 2: None}) for key in (b"k\xff", b"k\xfe", b"k", b"0x6b")]
+    (chosen,) = choices_of(found, [os.fsdecode(b"k\xfe")], [], None)
+    assert chosen.key == b"k\xfe"
+    with pytest.raises(ConfigError, match="do not differ"):
+        choices_of(found, ["k\ufffd"], [], None)  # as a terminal shows both of the first two
+    with pytest.raises(ConfigError, match="several keys"):
+        choices_of(found, ["0x6b"], [], None)
+    for each in found:  # what the audit prints to be copied
+        (chosen,) = choices_of(found, [key_in_words(each.key, plain=True) or ""], [], None)
+        assert chosen.key == each.key
 
 
 def test_whose_value_it_is_must_be_clear() -> None:
