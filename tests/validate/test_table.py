@@ -173,6 +173,32 @@ def test_a_delta_table_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     assert table_files(tmp_path) == [tmp_path / "b.parquet"]
 
 
+def test_a_delta_table_may_hold_any_text(tmp_path: Path) -> None:
+    """Statistics of a file quote its values; Delta leaves a line separator in them as it is."""
+    (tmp_path / "_delta_log").mkdir()
+    stats = json.dumps({"minValues": {"user": "a\u2028b\x85"}}, ensure_ascii=False)
+    action = json.dumps({"add": {"path": "a.parquet", "stats": stats}}, ensure_ascii=False)
+    (tmp_path / "_delta_log" / f"{0:020}.json").write_text(f"{action}\n", encoding="utf-8")
+    assert table_files(tmp_path) == [tmp_path / "a.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("versions", "complaint"),
+    [((), "no version in its log"), ((1, 2), "lacks version 0"), ((0, 2, 3), "lacks version 1")],
+)
+def test_a_delta_log_with_a_gap_is_refused(
+    tmp_path: Path, versions: tuple[int, ...], complaint: str
+) -> None:
+    """Old commits are removed once a checkpoint has them; without it rows would seem to be lost."""
+    (tmp_path / "_delta_log").mkdir()
+    for version in versions:
+        action = json.dumps({"add": {"path": f"{version}.parquet"}})
+        (tmp_path / "_delta_log" / f"{version:020}.json").write_text(action, encoding="utf-8")
+    with pytest.raises(ConfigError) as raised:
+        table_files(tmp_path)
+    assert complaint in raised.value.why
+
+
 @pytest.mark.parametrize(
     ("action", "complaint"),
     [

@@ -4,7 +4,7 @@ A Parquet file is one; a directory is all Parquet files below it, but for names 
 or `.`, as Spark reads it. A directory with a `_delta_log` is a Delta table: its log says which
 files count now. The log is read as far as its newest version needs: the last checkpoint, and the
 commits after it. What would make us read something else than Delta does (deletion vectors, mapped
-columns) is refused by name.
+columns, a version that is missing) is refused by name.
 """
 
 from __future__ import annotations
@@ -116,9 +116,16 @@ def _spans(column: Any, name: str, *, fraction: bool) -> Spans:
 def _delta_files(path: Path) -> list[Path]:
     log = path / DELTA_LOG
     version, found = _checkpoint(log)
-    for commit in sorted(log.glob("*.json")):
-        if commit.stem.isdecimal() and int(commit.stem) > version:
-            for line in commit.read_text(encoding="utf-8").splitlines():
+    commits = {int(each.stem): each for each in log.glob("*.json") if each.stem.isdecimal()}
+    last = max((version, *commits))
+    if last < 0:
+        raise ConfigError(str(path), "has no version in its log", _READ_WITH_SPARK)
+    for number in range(version + 1, last + 1):
+        if number not in commits:
+            why = f"its log lacks version {number}, and has version {last}"
+            raise ConfigError(str(path), why, _READ_WITH_SPARK)
+        with commits[number].open(encoding="utf-8") as lines:
+            for line in lines:
                 if line.strip():
                     _apply(json.loads(line), found, path)
     return [path / unquote(name) for name in sorted(found)]
