@@ -235,6 +235,17 @@ def test_columns_of_any_kind_become_bytes(
     assert keys.to_list() == expected and values is None
 
 
+def test_a_file_that_is_damaged_inside_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"k": [f"user-{number}" for number in range(5_000)]}), path)
+    raw = bytearray(path.read_bytes())
+    raw[200:1_200] = b"\xa5" * 1_000
+    path.write_bytes(raw)
+    with pytest.raises(ConfigError, match="cannot be read as Parquet") as raised:
+        list(rows_of(path, TableColumns("k", None)))
+    assert raised.value.subject == str(path)
+
+
 def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"user": ["a"], "f": [1.5]}), tmp_path / "t.parquet")
     with pytest.raises(ConfigError, match="has no column key") as raised:

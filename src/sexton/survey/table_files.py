@@ -65,9 +65,12 @@ def rows_of(file: Path, columns: TableColumns) -> Iterator[tuple[Spans, Spans | 
     """Keys and values of a file, as bytes to be compared."""
     pa = pyarrow()
     try:
-        opened = pa.parquet.ParquetFile(file)
+        yield from _rows(pa.parquet.ParquetFile(file), file, columns)
     except (OSError, pa.ArrowException) as error:
         raise ConfigError(str(file), f"cannot be read as Parquet: {error}") from None
+
+
+def _rows(opened: Any, file: Path, columns: TableColumns) -> Iterator[tuple[Spans, Spans | None]]:
     with opened:
         wanted = [columns.key, *([columns.value] if columns.value else [])]
         there = opened.schema_arrow.names
