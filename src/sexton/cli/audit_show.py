@@ -34,7 +34,7 @@ def page_of(
     if request.since is not None:
         limits.append(f"Only records since {_since(request, survey.started_ms)} were compared.")
     if survey.left_out:
-        limits.append(f"{survey.left_out} partitions were left out, by --sample-partitions.")
+        limits.append(f"Left out, by --sample-partitions: {many(survey.left_out, 'partition')}.")
     settings = request.settings or {}
     places = {number: str(path) for number, path in enumerate(request.paths, 1)}
     return AuditPage(

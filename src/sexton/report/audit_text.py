@@ -75,7 +75,7 @@ def verdict_lines(page: AuditPage) -> Iterator[str]:
     """The verdict, how much it rests on, and what was not looked at."""
     yield one_line(verdict_sentence(page))
     replicas = list(page.replicas)
-    read = f"{sum(each.records for each in replicas):,} records, "
+    read = f"{many(sum(each.records for each in replicas), 'record')}, "
     read += f"{size(sum(each.bytes for each in replicas))} of {many(len(replicas), 'replica')}"
     took = duration(page.finished_ms - page.started_ms)
     yield f"{describe_counts(page.counts)}; read {read} in {took}, at {moment(page.started_ms)}"

@@ -163,12 +163,19 @@ def left_out(partitions: Sequence[PartitionFacts]) -> Iterator[str]:
     if unreadable:
         skipped, first = sum(each.unreadable for each in unreadable), unreadable[0]
         yield (
-            f"{skipped:,} records in which an expression found nothing were left out, the first"
-            f" at {first.partition}, offset {first.first_unreadable}."
+            f"{many(skipped, 'record')} in which an expression found nothing {_were(skipped)} left"
+            f" out, the first at {first.partition}, offset {first.first_unreadable}."
         )
     keyless = sum(each.without_key for each in partitions)
     if keyless:
-        yield f"{keyless:,} records without a key were left out of what holds per key."
+        yield (
+            f"{many(keyless, 'record')} without a key {_were(keyless)} left out of what holds per"
+            " key."
+        )
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
 def verdict_sentence(page: ValidationPage) -> str:

@@ -55,7 +55,7 @@ def partition_rows(page: ValidationPage) -> Iterator[tuple[Cell, ...]]:
 def verdict_lines(page: ValidationPage) -> Iterator[str]:
     """The verdict, how much it rests on, and what was not looked at."""
     yield one_line(verdict_sentence(page))
-    read = f"{page.records:,} records, {size(sum(each.bytes for each in page.partitions))}"
+    read = f"{many(page.records, 'record')}, {size(sum(each.bytes for each in page.partitions))}"
     took = duration(page.finished_ms - page.started_ms)
     parts = many(len(page.partitions), "partition")
     yield f"read {read} of {parts} in {took}, at {moment(page.started_ms)}"

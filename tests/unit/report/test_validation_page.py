@@ -18,6 +18,7 @@ from sexton.report.validation_page import (
     ValidationPage,
     finding_of,
     in_reading_order,
+    left_out,
     promises,
     verdict_sentence,
 )
@@ -114,6 +115,19 @@ def test_a_promise_is_kept_if_something_was_judged_by_it() -> None:
     told = page(rules=Rules(value="int", id="json:id", source="s"), compared={"source": 3})
     assert [each.kept for each in promises(told)] == [True, None, True]
     assert told.standing == "unread"
+
+
+def test_one_record_is_not_several() -> None:
+    facts = PartitionFacts(AT, 0, 1, 1, 40, 0, 0, 0, 1, 1, 7, {}, ())
+    assert list(left_out([facts])) == [
+        "1 record in which an expression found nothing was left out, the first at counts-17, offset 7.",
+        "1 record without a key was left out of what holds per key.",
+    ]
+    several = replace(facts, without_key=2_000)
+    assert list(left_out([several]))[1].startswith("2,000 records without a key were left out")
+    assert any(
+        "read 1 record, 40 B of" in line for line in verdict_lines(page(partitions=(facts,)))
+    )
 
 
 def test_a_reason_that_many_partitions_share_is_told_once() -> None:
