@@ -385,3 +385,33 @@ def _batches(log: Path) -> Iterator[tuple[int, int]]:
         after = position + BatchHeader.unpack(data, position).size
         yield position, after
         position = after
+
+
+@pytest.fixture
+def four() -> Iterator[EmbeddedCluster]:
+    """Broker 1 is cut off. Since then broker 4 has a copy of one topic, and there is a new one."""
+    with EmbeddedCluster(4) as started:
+        compacted = {"cleanup.policy": "compact"}
+        started.create_topic(TOPIC, [[2, 3]], compacted)
+        servers = ",".join(started.address_of(node) for node in (2, 3, 4))
+        producer = Producer({"bootstrap.servers": servers})
+        producer.produce(TOPIC, "value", "key")
+        assert producer.flush(30) == 0
+        started.isolate(1)
+        started.reassign(TOPIC, 0, [2, 3, 4])
+        started.wait_for(TOPIC, 0, lambda state: len(state.isr) == 3)
+        started.create_topic("new", [[2, 3]], compacted)
+        yield started
+
+
+@pytest.mark.parametrize("bootstrap", ["cut off", "another"])
+@pytest.mark.parametrize("topics", [(), (TOPIC, "new")])
+def test_a_broker_with_old_news_does_not_hide_a_replica(
+    four: EmbeddedCluster, bootstrap: str, topics: tuple[str, ...]
+) -> None:
+    """That all replicas agree is not said of those that it has heard of alone."""
+    servers = four.address_of(1 if bootstrap == "cut off" else 2)
+    survey = run_survey(Wanted(servers, topics=topics, all_compacted=not topics), LocalRunner(1))
+    read = {str(each.partition): {*each.facts} for each in survey.partitions}
+    assert read == {"orders-0": {2, 3, 4}, "new-0": {2, 3}}
+    assert not list(survey.unread) and not list(survey.findings)

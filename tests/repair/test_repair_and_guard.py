@@ -21,6 +21,7 @@ from sexton.guard.repair_doubts import Doubted, doubted, settle
 from sexton.lab.divergences import EMBEDDED_OPTIONS
 from sexton.machines.guard_health import LEADER_CHANGED
 from sexton.machines.guard_notes import FOREVER, MAX_LAG, MIN_LAG, Doubt, Lags, Note
+from sexton.survey import assigned
 from sexton.testing.embedded import EmbeddedCluster
 from sexton.testing.waiting import until
 from tests.guard.harness import QUICK, RunningGuard, options_of
@@ -178,8 +179,8 @@ def test_nor_by_one_that_knows_nothing_of_the_replica(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whoever is asked first is cut off since before broker 3 was given a copy. The others agree,
-    and nobody has looked at that one."""
+    """Whoever is asked first is cut off since before broker 3 was given a copy, and the others say
+    nothing in time. The replicas that are known agree, and nobody has looked at that one."""
     at = stage(cluster, "unheard")
     at.write("k", "1")
     cluster.wait_for(at.topic, 0, lambda state: len(state.isr) == 3)
@@ -197,6 +198,7 @@ def test_nor_by_one_that_knows_nothing_of_the_replica(
 
     with monkeypatch.context() as patch:
         patch.setattr(Client, "topology", stale)
+        patch.setattr(assigned, "VIEWS", 0)
         code, told = repair(cluster, at.topic, state, capsys, "--yes")
     assert code == 0 and told["summary"]["guard_told"] is False, told
     code, told = repair(cluster, at.topic, state, capsys, "--yes")

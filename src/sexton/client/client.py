@@ -85,7 +85,7 @@ class Client:
         """The brokers, and these topics or all, as any broker knows them."""
         return topology_of(await self.ask(_metadata_of(topics), _METADATA_VERSIONS))
 
-    async def topology_by(self, node: int, topics: Iterable[str]) -> Topology:
+    async def topology_by(self, node: int, topics: Iterable[str] | None) -> Topology:
         """The same as one broker knows it, whose turn it may not be."""
         connection = await self.broker(node)
         return topology_of(await connection.ask(_metadata_of(topics), _METADATA_VERSIONS))

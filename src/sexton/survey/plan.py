@@ -31,6 +31,7 @@ from sexton.client.disk_room import log_directories
 from sexton.client.replica import ReplicaOffsets
 from sexton.client.retrying import until_it_works
 from sexton.client.topology import PartitionPlace, Topology
+from sexton.survey.assigned import assigned
 from sexton.survey.places import BrokerPlace, Place, settings_of
 
 CLEANUP_POLICY, DELETE_RETENTION_MS = "cleanup.policy", "delete.retention.ms"
@@ -89,7 +90,7 @@ class Plan:
 
 
 async def plan(client: Client, wanted: Wanted, seed: int | None = None) -> Plan:
-    topology = await client.topology(None if wanted.internal else wanted.topics or None)
+    topology = await assigned(client, None if wanted.internal else wanted.topics or None)
     configs, hidden = await _configs(client, _chosen(topology, wanted), wanted)
     places = _places(topology, configs, wanted.partitions)
     seed = random.SystemRandom().getrandbits(63) if seed is None else seed
@@ -192,6 +193,13 @@ async def _configs(
         found = await topic_configs(client, names, options)
         return {name: found[name] for name in names}, {}
     described = await until_it_works(lambda: describe_topics(client, names, options), PATIENCE)
+    gone = [name for name, error in described.failed.items() if _is_gone(error)]
+    if gone:  # or one broker has not heard of them yet
+        client.look_elsewhere()
+        again = await until_it_works(lambda: describe_topics(client, gone, options), PATIENCE)
+        described.found.update(again.found)
+        for name in again.found:
+            del described.failed[name]
     found = values_of(described)
     hidden = {
         name: f"{error.subject}: {error.why}"
