@@ -53,7 +53,7 @@ def test_people_see_every_broker_after_every_step_and_a_verdict(run_sexton: RunS
     assert "✗ broker 3" in run.stdout
     assert "replicas diverged, as the scenario says." in run.stdout
     assert re.search(r"\$ sexton repair slow-reassignment-\d+:0", run.stdout)
-    assert "the commands above are for clusters of yours." in " ".join(run.stdout.split())
+    assert "the commands above are for your own clusters." in " ".join(run.stdout.split())
     assert "Before step" not in run.stdout
 
 
@@ -73,7 +73,7 @@ def test_people_are_told_if_something_happened_after_the_look(run_sexton: RunSex
     steps, _before, rest = run.stdout.partition("Before step 8, readers and an audit have looked.")
     assert "\n8. time passes; all brokers clean" in steps and "\n9. " not in steps
     assert rest.startswith("\nWhen broker 1 leads")
-    assert "clusters of yours" not in rest  # there are no commands
+    assert "your own clusters" not in rest  # there are no commands
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def judge_damage(facts: ReplicaFacts) -> list[AuditFinding]:
 
 def _damaged(facts: ReplicaFacts, damage: Damage) -> AuditFinding:
     said = f"A batch of replica {facts.node} at offset {damage.offset} cannot be read: {damage.why}"
-    because = "a checksum that is wrong says which bytes have changed; keys in it were not compared"
+    because = "the wrong checksum shows which bytes have changed; keys in it were not compared"
     return judged(
         "corrupt-batch",
         facts.scope.partition,
@@ -136,7 +136,7 @@ def judge_gaps(facts: Sequence[ReplicaFacts]) -> list[AuditFinding]:
         return []
     first, end = min(common)
     nodes = tuple(sorted(each.node for each in facts))
-    more = f", and {len(common) - 1} stretches more" if len(common) > 1 else ""
+    more = f", and {len(common) - 1} more gaps" if len(common) > 1 else ""
     because = "all replicas agree; without compaction nothing removes single records"
     return [
         judged(

@@ -174,7 +174,7 @@ def _decide(case: _Case) -> tuple[str, bool, bool, str]:
     if aborted == "certain":
         because = (
             f"the marker that {named(case.showing)} took for its own belongs to another "
-            "transaction: the epochs, or an ABORT before it on another replica, say so"
+            "transaction, as the epochs or an earlier ABORT on another replica show"
         )
         return "aborted-as-committed", True, True, because
     if record.kind == "tombstone":
@@ -185,14 +185,15 @@ def _decide(case: _Case) -> tuple[str, bool, bool, str]:
     if was_there:
         because = (
             f"on replica {was_there[0]} a batch still covers offset {record.offset} without the "
-            "record: it was there and was removed for a reason that the other has not seen"
+            "record: it was there, and was removed for a reason that the other has not seen"
         )
         code = "aborted-as-committed" if aborted == "maybe" else "tombstone-divergence"
         return code, True, True, because
     if aborted == "maybe":
         because = (
             "an offset is missing between the record and the marker that closes it, where its own "
-            "marker can have been; or it was deleted: the logs cannot tell, the remedy is the same"
+            "marker may have been; or the record was deleted: the logs cannot tell, and the remedy "
+            "is the same"
         )
         return "aborted-as-committed", False, True, because
     return _deleted_or_lost(case)
@@ -204,34 +205,34 @@ def _deleted_or_lost(case: _Case) -> tuple[str, bool, bool, str]:
     begins = {window.log_start for window in lacking.values()}
     if min(begins) > record.offset:
         because = (
-            f"the log of {named(lacking)} begins at offset {min(begins)}, and that of the leader "
+            f"the log of {named(lacking)} begins at offset {min(begins)}, that of the leader "
             "earlier: nothing deletes the start of a log that is only compacted, unless its "
-            "cleanup.policy was another one before"
+            "cleanup.policy used to be different"
         )
         return "missing-record", False, False, because
     if case.older:
         because = (
-            "an older record of the key is still there; whatever removes one rightly removes the "
+            "an older record of the key is still there; whatever rightly removes a record removes "
             "older ones first"
         )
         return "missing-record", True, False, because
     if any(not _room_for_a_tombstone(case, window) for window in lacking.values()):
-        because = "no offset after it is missing: nowhere a tombstone can have been"
+        because = "no offset after it is missing, so no tombstone can have been there"
         return "missing-record", True, False, because
     repeats = [case.suspicion.first_repeats.get(node) for node in lacking]
     if all(repeat is not None and repeat <= record.offset for repeat in repeats):
         because = (
-            "a key comes twice below this offset, so this log was not cleaned as far as here; "
+            "a key occurs twice below this offset, so this log was not cleaned up to here; "
             "unless it was copied from one that was"
         )
         return "missing-record", False, False, because
     if len(lacking) == 1 and len(case.showing) > 1:
-        because = f"{len(case.showing)} replicas have it and one has not"
+        because = f"{len(case.showing)} replicas have it and one does not"
         return "missing-record", False, False, because
     because = (
-        f"{named(lacking, 'has', 'have')} nothing of the key, as after a deletion whose tombstone "
-        f"has expired; {named(case.showing, 'lacks', 'lack')} offsets where that tombstone can "
-        "have been"
+        f"{named(lacking, 'has', 'have')} no record of the key, as after a deletion whose "
+        f"tombstone has expired; {named(case.showing, 'lacks', 'lack')} offsets where that "
+        "tombstone may have been"
     )
     return "tombstone-divergence", False, True, because
 
@@ -286,7 +287,7 @@ def _room_for_a_tombstone(case: _Case, window: LogWindow) -> bool:
 
 _MESSAGES = {
     "tombstone-divergence": ("shows", "show", "a deleted key"),
-    "aborted-as-committed": ("shows", "show", "a record that was aborted"),
+    "aborted-as-committed": ("shows", "show", "an aborted record"),
     "missing-record": ("has", "have", "lost a committed record"),
 }
 

@@ -40,9 +40,9 @@ def judge_outcome(
     code, verdict = _verdict(record, showing, hiding)
     wrong = showing if code == ABORTED_AS_COMMITTED else hiding
     verbs = ("shows", "show") if wrong is showing else ("hides", "hide")
-    what = "a record that was aborted" if wrong is showing else "a committed record"
+    what = "an aborted record" if wrong is showing else "a committed record"
     if verdict.right is None:
-        wrong, verbs, what = every, ("", ""), "do not agree about the outcome of a record"
+        wrong, verbs, what = every, ("", ""), "disagree about the outcome of a record"
     return judged(
         code,
         partition,
@@ -142,7 +142,7 @@ def _verdict(
         because = (
             f"even the first marker that is left, the {earliest.kind.upper()} at "
             f"{earliest.offset}, belongs to another transaction by its epoch: how the record's "
-            "own ended cannot be seen any more"
+            "own ended can no longer be known"
         )
         code = ABORTED_AS_COMMITTED if earliest.kind == "commit" else COMMITTED_AS_ABORTED
         return code, Verdict(None, "unknown", because)

@@ -20,7 +20,7 @@ from sexton.audit.window import Slot
 from sexton.audit.words import named
 from sexton.records.layout import NO_LEADER_EPOCH
 
-UNKNOWN = "each checksum is right, and the logs do not tell which of them has the right history"
+UNKNOWN = "each checksum is right, and the logs do not show which of them has the right history"
 
 
 def parted(held: Mapping[int, Slot]) -> str:
@@ -33,6 +33,6 @@ def parted(held: Mapping[int, Slot]) -> str:
         return UNKNOWN
     told = " and in ".join(f"{epoch} on {named(nodes[epoch])}" for epoch in epochs)
     return (
-        f"each checksum is right; it was written in leader epoch {told}: as a rule the later one "
+        f"each checksum is right; it was written in leader epoch {told}: usually the later one "
         "counts, unless an unclean election or a copied directory has brought back the other"
     )

@@ -6,24 +6,23 @@ from typing import Final
 
 from sexton.base.findings import Severity
 
-_REBUILD = "keep it from leading, and rebuild it from a replica that is right: `sexton repair`"
+_REBUILD = "keep it from leading, and rebuild it from a correct one with `sexton repair`"
 
 REMEDIES: Final[dict[str, str]] = {
-    "tombstone-divergence": f"A replica has brought a deleted key back; {_REBUILD}.",
+    "tombstone-divergence": f"A replica has brought back a deleted key; {_REBUILD}.",
     "aborted-as-committed": f"A replica shows records that were aborted; {_REBUILD}.",
     "committed-as-aborted": f"A replica hides records that were committed; {_REBUILD}.",
     "stuck-partition": (
-        "The transaction has ended and this replica will never know; do not abort it, "
-        f"but {_REBUILD}."
+        f"The transaction has ended, but this replica will never know; do not abort it: {_REBUILD}."
     ),
     "missing-record": f"A replica has lost a committed record; {_REBUILD}.",
     "marker-mismatch": (
-        "Data stands under a marker of another transaction; compare with the other replicas, and "
-        "if one of them is without it, rebuild this one: `sexton repair`."
+        "Data is closed by the marker of another transaction; compare with the other replicas, and "
+        "if one of them does not have this, rebuild this one with `sexton repair`."
     ),
     "hanging-transaction": (
         "Nobody will end this transaction, and read_committed consumers wait for it; make sure "
-        "that its producer is gone, then `sexton txn abort`."
+        "that its producer is gone, then run `sexton txn abort`."
     ),
     "corrupt-batch": f"Bytes on a disk have changed; check that disk, then {_REBUILD}.",
     "offset-gap": "No replica holds these offsets; was the topic compacted before?",

@@ -93,9 +93,9 @@ def _began_later(
     two_epochs = record.epoch != after.epoch
     others = tuple(node for node in sorted(suspicion.starts) if node in windows)
     because = (
-        f"the producer's records from offset {after.offset} on are of another transaction: what "
-        f"lies between is gone, which an open transaction would have prevented; whether the first "
-        "was committed cannot be seen any more, but nothing else would be lost by it"
+        f"the producer's records from offset {after.offset} on belong to another transaction: "
+        "records in between are gone, which an open transaction would have prevented; whether the "
+        "first was committed can no longer be known; if it was aborted, nothing is lost"
     )
     return judged(
         COMMITTED_AS_ABORTED,
@@ -135,7 +135,7 @@ def judge_misfits(facts: ReplicaFacts) -> list[AuditFinding]:
 def _misfit(facts: ReplicaFacts, misfit: MisfitMarker) -> AuditFinding:
     kind = "COMMIT" if misfit.commits else "ABORT"
     because = (
-        "one replica alone does not tell how the transaction really ended; another that holds its "
+        "one replica alone does not show how the transaction really ended; another that holds its "
         "own marker, or has removed its data, would"
     )
     outcome: Outcome = "committed" if misfit.commits else "aborted"

@@ -25,15 +25,15 @@ from sexton.audit.validation import (
 
 # In the order in which one wants to read them: what does the most harm first.
 MEANINGS: Final[dict[str, str]] = {
-    STATE_REGRESSION: "A value that must not go back went back: something worked with old state.",
-    LOST: "A record of the topic that this one is made from is not in it.",
+    STATE_REGRESSION: "A value that must not go back went back: something used old state.",
+    LOST: "A record of the source topic is missing from this one.",
     INCONSISTENT: "One id stands for records with different content.",
-    ORDER_VIOLATION: "Records of one key come in another order than in the topic they are from.",
+    ORDER_VIOLATION: "Records of one key are in a different order than in their source topic.",
     DUPLICATE: "A record with the same id and content is there more than once.",
-    KEY_SEQUENCE_GAP: "A key's numbers leave some out: records are missing.",
+    KEY_SEQUENCE_GAP: "A key's sequence skips numbers: records are missing.",
     STALE_ROW: "The table has a row for a key that the topic has deleted, or never had.",
     MISSING_ROW: "The topic has a key that the table lacks.",
-    DIFFERENT_ROW: "The table has another value for a key than the topic's last record.",
+    DIFFERENT_ROW: "The table's value for a key differs from the topic's last record.",
     UNCOMMITTED: "Readers with the default isolation level see a record that was not committed.",
 }
 REMEDIES: Final[dict[str, str]] = {
@@ -43,7 +43,7 @@ REMEDIES: Final[dict[str, str]] = {
     ),
     LOST: (
         "See whether the pipeline has caught up, and whether retention has deleted the record"
-        " since; else let it process that offset of the source again, and find out who skipped it."
+        " since; if not, have it process that source offset again, and find out who skipped it."
     ),
     INCONSISTENT: (
         "Find out which of the two is right, and write it once more; make the writer"
@@ -54,19 +54,19 @@ REMEDIES: Final[dict[str, str]] = {
         " per-key locks."
     ),
     DUPLICATE: (
-        "Write in transactions and read with read_committed, or let consumers drop ids that they"
+        "Write in transactions and read with read_committed, or have consumers drop ids that they"
         " have seen."
     ),
     KEY_SEQUENCE_GAP: (
-        "See whether the topic is compacted (then gaps are its nature); else find the records in"
+        "See whether the topic is compacted (then gaps are normal); if not, find the records in"
         " the source, and who skipped them."
     ),
     STALE_ROW: "Delete the row, and find out why the job that fills the table missed the delete.",
-    MISSING_ROW: "Fill the table again from the topic, and find out since when rows are missing.",
+    MISSING_ROW: "Refill the table from the topic, and find out since when rows have been missing.",
     DIFFERENT_ROW: (
-        "Fill the row again from the topic; did the table take a record that was not committed?"
+        "Refill the row from the topic; did the table take a record that was not committed?"
     ),
-    UNCOMMITTED: "Set isolation.level=read_committed in those who read this topic.",
+    UNCOMMITTED: "Set isolation.level=read_committed in the readers of this topic.",
 }
 
 

@@ -251,7 +251,7 @@ def _how_it_ended(
             return ended, marker.offset, how
     how = "neither its data nor its marker is left"
     if any(window.marker_after(producer, start) for window in known):
-        how = "offsets are missing before that marker, where its own can have been"
+        how = "offsets are missing before that marker, where its own may have been"
     return "unknown", None, f"how it ended cannot be known: {how}"
 
 
@@ -303,7 +303,7 @@ def _hanging(
         said, certain = f"its coordinator says {state.state}", _is_unknown(state)
     if state is not None and not certain:
         seconds = state.timeout_ms / 1000
-        said += f" and let it take {seconds:g} s, which are long over by our clock"
+        said += f" and allowed it {seconds:g} s, long past by our clock"
         until = "its coordinator should have ended it"
         advice = (
             "Its coordinator should have ended it: restart that broker, and do not abort it in one "
@@ -312,7 +312,7 @@ def _hanging(
     nodes = tuple(sorted(after))
     agreed = "all replicas agree that it is open"
     if len(nodes) < replicas:  # one that is silent may know the end: then these are stuck
-        agreed, certain = f"{len(nodes)} of {replicas} replicas were asked, and have it open", False
+        agreed, certain = f"{len(nodes)} of {replicas} replicas were asked and have it open", False
     return judged(
         "hanging-transaction",
         after[nodes[0]].scope.partition,

@@ -161,7 +161,7 @@ class _Teller:
         self._say(
             "Three Kafka brokers are starting in this process: real replicas, real clients,"
             " no JVM, no Docker. Time is scaled, so that a day of timers passes in a second."
-            " They are gone when it is over: the commands below are for clusters of yours."
+            " They are gone when it is over: the commands below are for your own clusters."
         )
 
     def begins(self, policy: str) -> None:

@@ -41,7 +41,7 @@ LEGEND = (
     "Each broker's log: offset:key=value, -key is a delete, @ in a transaction,"
     " COMMIT and ABORT end one, () is a batch that was emptied."
 )
-GONE = "These brokers are gone when it is over: the commands above are for clusters of yours."
+GONE = "These brokers are gone when it is over: the commands above are for your own clusters."
 
 
 class Teller:

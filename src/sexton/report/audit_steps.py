@@ -86,14 +86,14 @@ class Advice:
         topic = shlex.quote(at.topic)
         if compacted:
             yield Step(
-                "Stop the topic's cleaning, so that nothing more is forgotten meanwhile. What was"
-                " set before is remembered.",
+                "Stop the topic's cleaning, so that nothing more is forgotten meanwhile. Its"
+                " settings are remembered.",
                 (f"sexton guard freeze {topic} {_servers(page)}",),
             )
         yield from steps
         if compacted:
             yield Step(
-                "When the audit is clean, let cleaning go on as before.",
+                "When the audit is clean, let cleaning resume.",
                 (f"sexton guard thaw {topic} {_servers(page)}",),
             )
 
@@ -130,14 +130,14 @@ def _rebuild(
     if finding.verdict.certainty != "certain":
         command += " --keep-copy wrong/"
         kept = (
-            " Who is right is likely, not certain, so this keeps a copy of what"
+            " Which replica is right is likely, not certain, so this keeps a copy of what"
             f" {nodes_named(wrong, page)} {'holds' if len(wrong) == 1 else 'hold'}."
         )
     yield Step(
         f"Repair it. The topic is not cleaned meanwhile, {nodes_named(sources[:1], page)} leads,"
-        f" {nodes_named(wrong, page)} {'copies' if len(wrong) == 1 else 'copy'} everything anew,"
-        " never fewer than min.insync.replicas are in sync, and in the end it is audited again."
-        f"{kept} It may be interrupted: run it again, and it goes on.",
+        f" {nodes_named(wrong, page)} {'copies' if len(wrong) == 1 else 'copy'} everything again,"
+        " never fewer than min.insync.replicas are in sync, and at the end it is audited again."
+        f"{kept} If it is interrupted, run it again, and it continues.",
         (command,),
     )
 
@@ -203,17 +203,17 @@ def _end_transaction(finding: AuditFinding, page: AuditPage) -> Iterator[Step]:
         " was committed is not aborted.",
         (f"sexton txn abort {_place(finding)} --start-offset {named} {_servers(page)}",),
     )
-    yield Step("Look again.", (_audit(finding, page),))
+    yield Step("Audit again.", (_audit(finding, page),))
 
 
 def _explain_gap(finding: AuditFinding, page: AuditPage) -> Iterator[Step]:
     named = nodes_named(finding.replicas, page)
     yield Step(
-        f"Look into the log on {named} itself; this says for every missing offset why it is.",
+        f"Look into the log on {named} itself; this explains every missing offset.",
         (f"sexton log verify --cleanup-policy delete LOG_DIR/{finding.partition}",),
     )
     yield Step(
-        "If the topic was compacted once, nothing is wrong: accept it in the baseline. No replica"
+        "If the topic used to be compacted, nothing is wrong: accept it in the baseline. No replica"
         " holds these offsets, so there is nothing to copy."
     )
 

@@ -20,7 +20,7 @@ from sexton.report.tables import one_line
 # What a code means for the data, for someone who has never met it. The runbook has a page on each.
 MEANINGS = {
     "tombstone-divergence": (
-        "A key that was deleted is still alive on some replica. If that replica comes to lead,"
+        "A key that was deleted is still alive on some replica. If that replica becomes leader,"
         " every reader sees the deleted value again."
     ),
     "aborted-as-committed": (
@@ -32,16 +32,16 @@ MEANINGS = {
         " reads from it misses data that was acknowledged."
     ),
     "stuck-partition": (
-        "A replica waits for the end of a transaction that has ended elsewhere. Should it lead,"
-        " read_committed readers stop there and never go on, and its log is not cleaned any more."
+        "A replica waits for the end of a transaction that has ended elsewhere. If it becomes"
+        " leader, read_committed readers stop there for good, and its log is no longer cleaned."
     ),
     "missing-record": (
-        "A committed record is not on some replica, and compaction does not explain that. Should"
-        " this replica lead, the record is lost."
+        "Some replica lacks a committed record, and compaction does not explain it. If that replica"
+        " becomes leader, the record is lost."
     ),
     "marker-mismatch": (
         "On one replica, records are closed by a marker that cannot be theirs: their own marker was"
-        " removed too early. How this replica takes them may be wrong."
+        " removed too early. This replica may take them wrongly."
     ),
     "hanging-transaction": (
         "A transaction is open on every replica and nobody is going to end it. read_committed"
@@ -49,7 +49,7 @@ MEANINGS = {
     ),
     "corrupt-batch": (
         "A batch cannot be read, or its bytes changed after they were written. Readers of this"
-        " replica fail there, or get something else than was written."
+        " replica fail there, or get something other than was written."
     ),
     "offset-gap": (
         "Offsets are missing on a topic that is not compacted, and nothing in the log says why."
@@ -80,7 +80,7 @@ def verdict_sentence(page: AuditPage) -> str:
             wrong = [each for each in all_topics if each.standing in ("differ", "unsound")]
             verdict = "The replicas do not agree"
             if page.standing == "unsound":
-                verdict = "The replicas agree, but not all is well"
+                verdict = "The replicas agree, but something is wrong"
             what = _subjects([each for each in page.findings if each.severity != "note"])
             where = wrong[0].topic
             if len(all_topics) > 1:
@@ -93,9 +93,9 @@ def verdict_sentence(page: AuditPage) -> str:
                 f" {many(len(page.incomplete), 'part')} missing."
             )
         case "unread":
-            return "Nothing was read: no partition was asked for, or none is there."
+            return "Nothing was read: no partition was asked for, or there is none."
         case "alone":
-            return "There is nothing to compare: every partition has one replica only."
+            return "There is nothing to compare: every partition has only one replica."
         case "agree":
             kept = ""
             if page.acknowledged:

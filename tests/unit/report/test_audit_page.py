@@ -58,7 +58,7 @@ def test_one_sentence_says_how_it_stands() -> None:
     orders_only = replace(CLEAN, findings=(TOMBSTONE,), partitions=CLEAN.partitions[:2])
     assert verdict_sentence(orders_only) == "The replicas do not agree: 1 key in orders."
     assert verdict_sentence(replace(CLEAN, findings=(HANGING,))).startswith(
-        "The replicas agree, but not all is well: 1 transaction"
+        "The replicas agree, but something is wrong: 1 transaction"
     )
 
 

@@ -68,7 +68,7 @@ def test_a_right_replica_leads_even_if_the_first_is_wrong() -> None:
     first = replace(
         MISSING, replicas=(1,), verdict=replace(MISSING.verdict, right=(2, 3))
     )  # fmt: skip
-    assert "broker 2 leads, broker 1 copies everything anew" in told(first)
+    assert "broker 2 leads, broker 1 copies everything again" in told(first)
 
 
 def test_no_replica_is_copied_that_is_wrong_about_something_else() -> None:
