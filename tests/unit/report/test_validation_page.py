@@ -120,7 +120,10 @@ def test_a_promise_is_kept_if_something_was_judged_by_it() -> None:
 def test_one_record_is_not_several() -> None:
     facts = PartitionFacts(AT, 0, 1, 1, 40, 0, 0, 0, 1, 1, 7, {}, ())
     assert list(left_out([facts])) == [
-        "1 record in which an expression found nothing was left out, the first at counts-17, offset 7.",
+        (
+            "1 record in which an expression found nothing was left out, "
+            "the first at counts-17, offset 7."
+        ),
         "1 record without a key was left out of what holds per key.",
     ]
     several = replace(facts, without_key=2_000)
