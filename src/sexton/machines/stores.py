@@ -46,7 +46,7 @@ from dataclasses import field, replace
 from typing import assert_never
 
 from sexton.base.lazy_dataclass import dataclass
-from sexton.machines.stores_doubts import cut, foreign, too_old
+from sexton.machines.stores_doubts import cut, foreign, is_older, too_old
 from sexton.machines.stores_events import (
     Aborted,
     Apply,
@@ -303,8 +303,11 @@ class Task:
         over_marker = store.before_marker and event.position == store.position + 1
         # To read no more than its own marker is no proof yet that nothing is missing.
         caught_up = event.position >= event.end and not over_marker
+        why = is_older(store, event)
         if moved and not over_marker and self._stale(event.asked_ms, event.start, event.mtro):
-            wiped = self._wipe(too_old(store, event.asked_ms, self.config))
+            why = why or too_old(store, event.asked_ms, self.config)
+        if why is not None:
+            wiped = self._wipe(why)
             if isinstance(phase, CatchingUp):
                 self.phase = Asking(told=True, offset=phase.offset)
             return [*wiped, self._find_bounds()]

@@ -6,7 +6,7 @@ forgotten what happened to its keys since.
 
 from __future__ import annotations
 
-from sexton.machines.stores_events import Bounds, Checkpoint, Lineage, TaskConfig
+from sexton.machines.stores_events import Bounds, Checkpoint, Lineage, Read, TaskConfig
 
 
 def foreign(found: Lineage, wanted: Lineage) -> str:
@@ -27,6 +27,19 @@ def cut(store: Checkpoint, bounds: Bounds) -> str | None:
             " there was an unclean election"
         )
     return None
+
+
+def is_older(store: Checkpoint, read: Read) -> str | None:
+    """Why what comes next cannot be: in one log epochs never fall. None: it can.
+
+    Its leader had led before, and has more from then than was written since.
+    """
+    if not 0 <= read.first_epoch < store.leader_epoch:
+        return None
+    return (
+        f"it is at {store.position}, and what the changelog has there is of epoch"
+        f" {read.first_epoch}, and older: there was an unclean election"
+    )
 
 
 def too_old(store: Checkpoint, now_ms: int, config: TaskConfig) -> str:

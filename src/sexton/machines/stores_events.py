@@ -131,6 +131,7 @@ class Read:
     leader_epoch: int
     input_position: int | None  # the newest among them
     mtro: int | None = None  # asked after the records had come
+    first_epoch: int = -1  # of the first batch; `leader_epoch` is that of the last
 
 
 @dataclass(frozen=True, slots=True)

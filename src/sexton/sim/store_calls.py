@@ -67,6 +67,7 @@ class Rows:
     records: list[tuple[int, bytes, bytes | None]]  # offset, key, value
     high_watermark: int
     leader_epoch: int  # of the last batch; -1: there is none
+    first_epoch: int
     asked_ms: int
 
 
@@ -237,10 +238,10 @@ def read(client: Talking, at: TopicPartition, start: int, end: int | None) -> Ta
 
 def _rows(data: PartitionData, start: int, end: int | None, asked_ms: int) -> Rows:
     shown: list[tuple[int, bytes, bytes | None]] = []
-    reached, epoch = start, -1
+    reached, headers = start, []
     for batch, hidden in fetched(data):
         reached = max(reached, batch.header.next_offset)
-        epoch = max(epoch, batch.header.partition_leader_epoch)
+        headers.append(batch.header)
         if not hidden:
             shown += [(r.offset, r.key or b"", r.value) for r in batch.records]
     if not data.records:
@@ -248,7 +249,8 @@ def _rows(data: PartitionData, start: int, end: int | None, asked_ms: int) -> Ro
     if end is not None:
         reached = min(reached, end)
     shown = [each for each in shown if start <= each[0] < reached]
-    return Rows(start, reached, shown, data.high_watermark, epoch, asked_ms)
+    epochs = [each.partition_leader_epoch for each in headers if each.base_offset < reached] or [-1]
+    return Rows(start, reached, shown, data.high_watermark, max(epochs), epochs[0], asked_ms)
 
 
 # ── where each answer has its error ──

@@ -281,7 +281,7 @@ class Worker:
         position = None if told is None else int(told)
         return Read(
             rows.asked_ms, rows.start, rows.next, rows.high_watermark, rows.leader_epoch,
-            position, mtro,
+            position, mtro, rows.first_epoch,
         )  # fmt: skip
 
     def _pause(self) -> int:

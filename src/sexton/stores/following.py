@@ -45,7 +45,7 @@ class Following:
         self.lag = max(0, (rows.last_stable if end is None else end) - rows.next_offset)
         return Read(
             rows.asked_ms, rows.start, rows.next_offset, rows.high_watermark, rows.leader_epoch,
-            position,
+            position, first_epoch=rows.first_epoch,
         )  # fmt: skip
 
     async def _tail(self, start: int) -> Rows | None:

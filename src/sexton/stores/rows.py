@@ -38,8 +38,10 @@ def rows_of(at: TopicPartition, chunk: Chunk, start: int, end: int | None, asked
     """Of a chunk that was asked for from `start` on; rows at or above `end` are left out."""
     shown = list(committed_batches(chunk))
     size = len(chunk.data)
-    epochs = [batch.header.partition_leader_epoch for batch in chunk.batches()] or [-1]
     next_offset = chunk.next_offset if end is None else min(chunk.next_offset, end)
+    headers = [batch.header for batch in chunk.batches()]
+    epochs = [each.partition_leader_epoch for each in headers if each.base_offset < next_offset]
+    epochs = epochs or [-1]
     about = (chunk.high_watermark, max(epochs), size, asked_ms, chunk.last_stable, epochs[0])
     if not shown:
         return Rows(start, next_offset, [], [], [], [], *about)

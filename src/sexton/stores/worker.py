@@ -19,6 +19,7 @@ import asyncio
 import logging
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 from sexton.base.errors import PeerError, Refused
 from sexton.base.kafka_errors import KafkaError
@@ -42,7 +43,6 @@ from sexton.machines.stores_events import (
     InitProducer,
     OffsetTold,
     PositionGone,
-    Read,
     Replay,
     Role,
     Run,
@@ -381,10 +381,7 @@ class Worker:
             self._around.caught_up(self.id)
         if self.machine.needs_mtro(now_ms()):
             mtro = await changelogs.mtro(self._around.client, self._changelog_at)
-            read = Read(
-                read.asked_ms, read.start, read.position, read.end, read.leader_epoch,
-                read.input_position, mtro,
-            )  # fmt: skip
+            read = replace(read, mtro=mtro)
         return read
 
     # ── processing ──

@@ -362,6 +362,28 @@ def test_a_new_leader_that_lacks_what_was_read_costs_the_store() -> None:
         assert replay == Replay(0, None if role is Role.STANDBY else 14)
 
 
+def test_so_does_one_that_had_led_before_and_goes_on_with_that() -> None:
+    """It names an end of its own time, behind the store's; but what it has there is older."""
+    promotion: list[Event] = [Initialised(), OffsetTold(5)]
+    for role in (Role.STANDBY, Role.ACTIVE):
+        for first_epoch in (1, 2, -1):
+            task = opened(at(10, epoch=2), 5)
+            task.handle(Given(NOW_MS, role, 1))
+            for event in promotion if role is Role.ACTIVE else []:
+                task.handle(event)
+            end = None if role is Role.STANDBY else 14
+            assert task.handle(bounds(14, leader_epoch=3, parts_at=12)) == [Replay(10, end)]
+            effect, then = task.handle(Read(NOW_MS, 10, 13, 14, 3, 6, None, first_epoch))
+            if first_epoch == 1:
+                assert effect == Wipe(
+                    "it is at 10, and what the changelog has there is of epoch 1, and older: there"
+                    " was an unclean election"
+                )
+                assert then == FindBounds(-1, -1, least_epoch=3)
+            else:
+                assert (effect, then) == (Apply(at(13, epoch=3), 6), Replay(13, end))
+
+
 def test_epochs_from_before_the_promotion_are_no_news() -> None:
     """The leader of epoch 7 was asked, and everything before it is in its log."""
     task = opened(at(10), 5)
