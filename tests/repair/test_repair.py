@@ -214,7 +214,7 @@ def test_the_broker_that_is_copied_from_dies(
     with ThreadPoolExecutor(1) as pool:
         try:
             repair = pool.submit(asyncio.run, live(cluster, topic, path, lives))
-            until(lambda: any("begins anew" in what for what in said), "broker 3 copies")
+            until(lambda: any("starts over" in what for what in said), "broker 3 copies")
             leader = cluster.leader_of(topic)
             cluster.kill(leader)
             cluster.wait_for(topic, 0, lambda state: state.leader not in (leader, -1))

@@ -102,6 +102,6 @@ def reported(path: Path, request: Request, cluster_id: str | None) -> Looked:
         why = getattr(error, "strerror", None) or str(error)
         raise ConfigError(str(path), f"cannot be read: {why.lower()}", OF_AN_AUDIT) from error
     if not isinstance(told, dict):
-        raise ConfigError(str(path), "is not the answer of an audit", OF_AN_AUDIT)
+        raise ConfigError(str(path), "is not the output of an audit", OF_AN_AUDIT)
     judged = judged_of_report(told, request.topic, cluster_id, int(time.time() * 1000))
     return Looked([each for each in judged if is_meant(each.partition, request.only)])

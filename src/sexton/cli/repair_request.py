@@ -36,9 +36,9 @@ class Request:
 
     def __post_init__(self) -> None:
         if self.as_on is not None and not self.values:
-            raise ConfigError("--as-on", "goes with --keep-value")
+            raise ConfigError("--as-on", "needs --keep-value")
         if self.findings is not None and (self.tombstones or self.values):
-            hint = "leave it away: an audit is made now"
+            hint = "leave it out: a new audit is made"
             raise ConfigError("--findings", "does not go with choices about keys", hint)
 
     @property

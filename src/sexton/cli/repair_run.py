@@ -136,7 +136,7 @@ class _Run:
         self.forsaken = True
         self.out.say(f"{notes.topic} has been deleted since a repair of it began: that is over.")
         if self.request.dry_run:
-            self.out.say("What it has set on brokers would be put back.")
+            self.out.say("Its settings on brokers would be restored.")
             return None
         for what in await repair.forsake():
             self.out.say(f"left as it is: {what}")
@@ -237,7 +237,7 @@ class _Run:
         from sexton.guard.repair_sight import look
         from sexton.machines.repair import is_overtaken, planned_steps
 
-        self.out.say(f"going on with a repair that was interrupted: {self.file.path}")
+        self.out.say(f"continuing an interrupted repair: {self.file.path}")
         left = [job for job in notes.jobs if not job.done]
         overtaken: list[Job] = []
         rows: list[Row] = []
@@ -245,7 +245,7 @@ class _Run:
             sight = await look(self.client, job.partition, notes.topic_id)
             if is_overtaken(job, sight):
                 overtaken.append(job)
-                self.out.say(f"{job.partition} was assigned to others since: it is judged anew.")
+                self.out.say(f"{job.partition} has been reassigned since: it is judged again.")
             else:
                 rows += [(*job.partition, n, s) for n, s in enumerate(planned_steps(job, sight), 1)]
         self.out.rows("plans", STEPS, rows)
@@ -278,7 +278,7 @@ class _Run:
                 repair.add(more)
             theirs = await repair.release(await self._guards(repair.notes))
         except BaseException:
-            self.out.say("It is not over: run the same command again, and it goes on.")
+            self.out.say("It is not finished: run the same command again, and it continues.")
             raise
         finally:
             self.out.rows("steps", STEPS, self.steps)
@@ -345,7 +345,7 @@ class _Run:
         if looked.behind:
             at, node = looked.behind[0]
             why = f"{at} on broker {node} is not in sync, and could not be compared to its end"
-            self._leave_guard(f"{why}. Run it again when it is")
+            self._leave_guard(f"{why}. Run it again when it is in sync")
             return
         by_hand = f"run `sexton guard thaw {topic} --audited`"
         if not self.doubted.are_within(self.request.partitions):
@@ -364,7 +364,7 @@ class _Run:
             return
         self.out.summarize(guard_told=told)
         if told:
-            self.out.say(f"The guard is told that {topic} was audited, and will let it go.")
+            self.out.say(f"The guard is told that {topic} was audited, and will thaw it.")
         else:
             self.out.say(f"A guard has new doubts about {topic}: run it again.")
 
@@ -399,9 +399,9 @@ def _checked(
         return plan
     if at in unread:
         why = "not every replica could be read, and one that was not may be right"
-        return replace(plan, job=None, refused=Stop(why, "see to it that all can be read"))
+        return replace(plan, job=None, refused=Stop(why, "make sure that all can be read"))
     if at in unjudged:
         why = f"{unjudged[at]} more keys or transactions may differ: nobody looked at each"
-        hint = "say --keep-copy DIR, so that nothing is lost if it is right in one, or --trust"
+        hint = "add --keep-copy DIR, so that nothing is lost if it is right in one, or --trust"
         return replace(plan, job=None, refused=Stop(why, hint))
     return plan

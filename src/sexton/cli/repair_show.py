@@ -26,8 +26,8 @@ WRONG = (
 )  # fmt: skip
 DO_IT = "Run the same command without --dry-run."
 CHOICES = (
-    "Say what is true: `--publish-tombstone KEY` if the key was deleted, `--keep-value KEY --as-on "
-    "BROKER` if it lives, or `--trust BROKER` if you know whose copy is right."
+    "State what is true: `--publish-tombstone KEY` if the key was deleted, `--keep-value KEY "
+    "--as-on BROKER` if it exists, or `--trust BROKER` if you know whose copy is right."
 )
 
 
@@ -51,7 +51,7 @@ def show_plans(plans: Sequence[Plan], request: Request, out: Output) -> None:
         for count, what in enumerate(planned_steps(plan.job, plan.sight), 1)
     ]
     if steps:
-        out.say("\nplan: stop cleaning of the topic, then for each partition")
+        out.say("\nplan: stop cleaning the topic, then for each partition")
         out.rows("plans", STEPS, steps)
         out.say(f"then audit {request} again, and let {request.topic} be cleaned as before")
 
@@ -111,14 +111,14 @@ def show_undone(plans: Sequence[Plan], looked: Looked, out: Output) -> None:
 def show_unfinished(topic: str, replicas: int, out: Output) -> None:
     """After a dry run: an earlier repair waits for somebody to go on with it."""
     left = f"{replicas} replica{'' if replicas == 1 else 's'} to rebuild"
-    message = f"A repair of it was interrupted, and is not over: {left}."
+    message = f"A repair of it was interrupted and is not finished: {left}."
     out.finding(Finding("not-repaired", "error", topic, message, {}, DO_IT))
 
 
 def show_left_behind(topics: Sequence[str], out: Output) -> None:
     """Of other topics: nobody may remember them, least of all if the topic was deleted since."""
     for topic in topics:
-        message = "A repair of it was interrupted, and what it has set is set still."
+        message = "A repair of it was interrupted, and its settings are still in place."
         remedy = f"Run `sexton repair {topic}` again, with the same -b."
         out.finding(Finding("not-repaired", "note", topic, message, {}, remedy))
 

@@ -53,7 +53,7 @@ def _in_vain(place: Place, answered: int, brokers: int, enough: bool) -> PeerErr
     if enough:
         return PeerError(subject, "brokers do not agree about its options", "run it again")
     why = f"only {answered} of {brokers} brokers can be asked about its options"
-    return PeerError(subject, why, "one alone may have old news: see to it that more can be asked")
+    return PeerError(subject, why, "one alone may be out of date: make sure that more can be asked")
 
 
 async def _said(client: Client, place: Place, names: Sequence[str], node: int) -> list[Shown]:

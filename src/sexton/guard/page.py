@@ -86,13 +86,13 @@ def _verdict(status: Status) -> tuple[str, str]:
         return "bad", "The cluster cannot be seen"
     errors = sum(1 for finding in status.findings if finding.severity == "error")
     if errors:
-        return "bad", f"{errors} thing{'s need' if errors > 1 else ' needs'} a person"
+        return "bad", f"{errors} thing{'s need' if errors > 1 else ' needs'} attention"
     bare = sum(1 for topic in status.topics if topic.bare)
     if bare:
         return "warn", f"{bare} topic{'s' if bare > 1 else ''} with a replica away, not held yet"
     if status.frozen:
         return "ice", f"{status.frozen} topic{'s' if status.frozen > 1 else ''} held"
-    return "good", "All replicas in sync, nothing is frozen"
+    return "good", "All replicas in sync, nothing frozen"
 
 
 def _heading(status: Status) -> str:
@@ -105,8 +105,8 @@ def _heading(status: Status) -> str:
         f'<h1 class="{colour}">{escape(sentence)}</h1>',
         (
             f'<p class="dim">cluster <code>{escape(status.cluster_id or "?")}</code>, guard '
-            f"<code>{escape(status.guard)}</code>, last seen {seen}. A replica that leaves is "
-            f"answered within {long(status.reaction_ms / 1000)}; topics are released after "
+            f"<code>{escape(status.guard)}</code>, last seen {seen}. It reacts within "
+            f"{long(status.reaction_ms / 1000)} when a replica leaves; topics are released after "
             f"{long(status.hold_ms / 1000)} with all replicas in sync.</p>"
         ),
     ]
@@ -138,7 +138,7 @@ def _findings(status: Status) -> str:
         )
         for each in loud
     ]
-    return _table("To look at", ("severity", "where", "what", "what to do"), rows)
+    return _table("Needs attention", ("severity", "where", "what", "what to do"), rows)
 
 
 def _when(time_ms: int | None) -> str:
@@ -200,7 +200,7 @@ def _lately(status: Status) -> str:
         )
         for deed in reversed(status.lately)
     ]
-    return _table("Done lately", ("when", "what", "topic", "why"), rows)
+    return _table("Recent actions", ("when", "what", "topic", "why"), rows)
 
 
 def _free_topics(topics: Sequence[TopicStatus]) -> str:

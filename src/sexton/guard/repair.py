@@ -187,7 +187,7 @@ class Repair:
                 seen, since, pause_s = (sight, progress), now, PAUSE_S
             elif now - since > self.stalled_s:
                 why = f"no progress for {self.stalled_s:g} s: {said or 'nothing changes'}"
-                raise PeerError(str(job.partition), why, "mend that, and run it again to go on")
+                raise PeerError(str(job.partition), why, "fix that, then run it again to continue")
             if not isinstance(step, Noted):
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
@@ -259,6 +259,6 @@ async def check_rights(client: Client, throttle_bytes_per_s: int | None = None) 
 def begin(file: NotesFile, notes: Notes) -> Notes:
     """Notes of a repair that begins now; an earlier one must be ended first."""
     if file.read() is not None:
-        raise SextonError(str(file.path), "holds the notes of a repair that is not over")
+        raise SextonError(str(file.path), "holds the notes of an unfinished repair")
     file.write(notes)
     return notes

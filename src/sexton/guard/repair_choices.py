@@ -43,7 +43,7 @@ class Choice:
     def in_words(self, *, plain_keys: bool) -> str:
         key = key_in_words(self.key, plain=plain_keys)
         if self.keep:
-            return f"write the value again that broker {self.broker} has for the key {key}"
+            return f"write again the value that broker {self.broker} has for the key {key}"
         return f"write a tombstone for the key {key}"
 
 
@@ -103,7 +103,7 @@ def _holder(finding: AuditFinding, broker: int | None) -> int:
             raise ConfigError(f"--as-on {broker}", "has no value of this key", f"{who} has one")
         return broker
     if len({*having.values()}) != 1:
-        hint = "say whose it is to be, with --as-on BROKER"
+        hint = "choose whose value to keep with --as-on BROKER"
         why = "no replica has a value" if not having else "replicas have different values"
         raise ConfigError("--keep-value", why, hint)
     return min(having)
@@ -192,5 +192,5 @@ async def _kept(client: Client, choice: Choice, node: int, offset: int) -> _Kept
                 value, headers = columns.value[row], columns.headers[row]
                 if columns.key[row] == choice.key and value is not None and headers is not None:
                     return _Kept(value, headers)
-    why = f"does not hold the value at offset {offset} any more"
+    why = f"no longer holds the value at offset {offset}"
     raise ConfigError(f"broker {node}", why, "audit again")

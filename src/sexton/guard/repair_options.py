@@ -57,7 +57,7 @@ class HeldOptions:
             return False
         while unaware := [node for node in nodes if not await self._is_frozen(node)]:
             if time.monotonic() > deadline:
-                why = f"has not heard within {PATIENCE_S:g} s that the topic is not to be cleaned"
+                why = f"did not learn within {PATIENCE_S:g} s that cleaning is to stop"
                 hint = "run it again: what was set is noted"
                 raise PeerError(f"broker {unaware[0]}", why, hint)
             await asyncio.sleep(PAUSE_S)
@@ -195,7 +195,7 @@ class HeldOptions:
         except Refused as error:
             if error.error is not KafkaError.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-            return [f"{place[1]} is not there any more"]
+            return [f"{place[1]} is gone"]
         ours = {
             each.option: each.previous
             for each in held

@@ -47,7 +47,7 @@ def judged_of_report(
     found = told.get("findings")
     if told.get("command") != "audit" or not isinstance(found, list):
         hint = "write one with `sexton audit --format json`"
-        raise ConfigError("--findings", "is not the answer of an audit", hint)
+        raise ConfigError("--findings", "is not the output of an audit", hint)
     summary = told.get("summary")
     _check_summary(summary if isinstance(summary, Mapping) else {}, cluster_id, now_ms)
     for each in told.get("incomplete") or ():  # type: ignore[attr-defined]

@@ -55,7 +55,7 @@ async def _look(client: Client, partition: TopicPartition, topic_id: str) -> Sig
     enough = max(1, min(SEVERAL, len(first.brokers)))
     if len(views) < enough:
         why = f"only {len(views)} of {len(first.brokers)} brokers can be asked about its replicas"
-        hint = "one alone may have old news: see to it that more can be asked"
+        hint = "one alone may be out of date: make sure that more can be asked"
         raise PeerError(str(partition), why, hint)
     if topic_id:
         check_same(partition.topic, topic_id, *(view.topic_id for view in views))
@@ -69,8 +69,8 @@ class AnotherTopic(SextonError):
 def check_same(topic: str, topic_id: str, *told: bytes) -> None:
     """Is it the very topic that is meant, as all have told?"""
     if not all(may_be_same(bytes.fromhex(topic_id), each) for each in told):
-        why = "is another one, as some broker has it, than the one whose repair began"
-        raise AnotherTopic(topic, why, "run it again when brokers agree about that")
+        why = "is not the one whose repair began, according to some broker"
+        raise AnotherTopic(topic, why, "run it again when the brokers agree about that")
 
 
 def _merged(partition: TopicPartition, views: list[View], enough: int, under_way: bool) -> Sight:
@@ -83,7 +83,7 @@ def _merged(partition: TopicPartition, views: list[View], enough: int, under_way
     )
     if len(newest) < enough or not alike:
         why = "brokers do not agree about its leader and its replicas"
-        hint = "one of them may be cut off from its controller: see to it that they agree"
+        hint = "one of them may be cut off from its controller: make sure that they agree"
         raise PeerError(str(partition), why, hint)
     return Sight(
         place.leader,

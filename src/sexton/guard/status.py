@@ -146,7 +146,7 @@ def why_held(status: Status, topic: TopicStatus) -> list[str]:
         lines.append(f"replicas in doubt: {topic.doubts}; audit them before it is released")
     elif well_ms is not None and topic.state in ("frozen", "freezing"):
         left = status.hold_ms - (status.now_ms - well_ms)
-        lines.append(f"all in sync again, a guard releases it in {long(max(left, 0) / 1000)}")
+        lines.append(f"all in sync again; a guard releases it in {long(max(left, 0) / 1000)}")
     return lines
 
 

@@ -29,12 +29,12 @@ def findings(guard: Guard) -> Iterator[Finding]:
     if guard.not_seen is not None:
         yield Finding(
             "guard-blind", "error", "cluster", "the cluster cannot be seen",
-            {"why": guard.not_seen}, "nothing is protected until it can: look at the network",
+            {"why": guard.not_seen}, "nothing is protected until it can be: check the network",
         )  # fmt: skip
     if guard.memory.not_understood:
         yield Finding(
             "guard-memory", "warning", "memory", "some notes are not understood",
-            {"notes": guard.memory.not_understood}, "a later version wrote them: use that one",
+            {"notes": guard.memory.not_understood}, "a later sexton wrote them: use that one",
         )  # fmt: skip
     yield from _of_gap(guard)
     for name in sorted(guard.topics):
@@ -74,7 +74,7 @@ def _of_topic(guard: Guard, watched: Watched, entry: Entry | None) -> Iterator[F
     if watched.refused is not None:
         yield Finding(
             "guard-refused", "error", name, "a change of its options was refused",
-            {"why": watched.refused}, "allow AlterConfigs on the topic, or look at its lags",
+            {"why": watched.refused}, "allow AlterConfigs on the topic, or check its lags",
         )  # fmt: skip
     if options is None or not watched.sight.replicated:
         return
@@ -96,7 +96,7 @@ def _of_topic(guard: Guard, watched: Watched, entry: Entry | None) -> Iterator[F
                 "it is frozen and no note says by whom: the guard leaves it alone",
                 {"last_known": _lags(known)},
                 "if a `sexton repair` of it was interrupted, run it again: it knows what was set; "
-                "else, if nobody wants that, delete min.compaction.lag.ms, and see to "
+                "otherwise, if nobody wants this, delete min.compaction.lag.ms, and check "
                 "max.compaction.lag.ms, which may be raised as well",
             )  # fmt: skip
         return

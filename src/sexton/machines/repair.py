@@ -55,7 +55,7 @@ class Job:
     wrong: tuple[int, ...]
     sources: tuple[int, ...]
     min_insync: int
-    helper: int | None = None  # the broker that holds a copy for the time of the repair
+    helper: int | None = None  # the broker that holds a copy during the repair
     emptied: Emptied | None = None
     rebuilt: tuple[int, ...] = ()
     fillings: int = 0  # of the replica that is under way
@@ -137,7 +137,7 @@ def next_step(job: Job, sight: Sight) -> Step:
         who = ", ".join(map(str, sorted(strangers)))
         return Stop(
             f"somebody else has assigned it to {who} meanwhile",
-            "let that finish, and run it again: then it is judged anew",
+            "let that finish, then run it again: it is judged again",
         )
     if sight.leader < 0:
         return Wait("nobody leads it")
@@ -151,7 +151,7 @@ def next_step(job: Job, sight: Sight) -> Step:
     if job.helper is not None and job.helper not in sight.isr and not is_away:
         if job.helper not in sight.replicas:
             replicas = _ordered(job, sight, (*sight.replicas, job.helper))
-            return Move(replicas, f"broker {job.helper} holds a copy for the time of the repair")
+            return Move(replicas, f"broker {job.helper} holds a copy during the repair")
         return Wait(f"broker {job.helper} copies", job.helper)
     return _rebuild(job, sight, node)
 
@@ -172,14 +172,14 @@ def _rebuild(job: Job, sight: Sight, node: int) -> Step:
         if node not in sight.brokers:
             return Wait(f"broker {node} is down", node)
         back = _ordered(job, sight, (*sight.replicas, node))
-        return Move(back, f"broker {node} begins anew, as a copy of broker {sight.leader}")
+        return Move(back, f"broker {node} starts over as a copy of broker {sight.leader}")
     if sight.leader_epoch < job.emptied.leader_epoch:
-        return Wait("what we are told of it is old")
+        return Wait("what brokers say about it is out of date")
     if node not in sight.isr or sight.moving or node not in sight.holding:
         return Wait(f"broker {node} copies from broker {sight.leader}", node)
     if not _same_leader(job.emptied, sight) and job.fillings < MOST_FILLINGS:
         again = replace(job, emptied=None, fillings=job.fillings + 1)
-        return Noted(again, f"the leader has changed while broker {node} copied: once more")
+        return Noted(again, f"the leader changed while broker {node} copied: it copies again")
     rebuilt = replace(job, emptied=None, rebuilt=(*job.rebuilt, node), fillings=0)
     return Noted(rebuilt, f"broker {node} is rebuilt")
 
@@ -246,7 +246,7 @@ def _tidy(job: Job, sight: Sight) -> Step:
         missing = [node for node in job.replicas if node not in sight.isr]
         if missing and {*missing} <= {*sight.replicas}:
             return Wait(f"broker {missing[0]} is not in sync", missing[0])
-        return Move(job.replicas, "the replicas are put in their old order")
+        return Move(job.replicas, "the replicas are put back in their old order")
     if sight.moving:
         return Wait("a reassignment is under way")
     return Done()
@@ -272,11 +272,11 @@ def plan_job(
             "bring it back into the ISR first; do not elect it uncleanly",
         )
     if sight.moving:
-        hint = "wait for it, or call it off: `sexton cluster reassign`"
+        hint = "wait for it, or cancel it: `sexton cluster reassign --cancel`"
         return Stop("a reassignment is under way", hint)
     down = [node for node in wrong if node not in sight.brokers]
     if down:
-        return Stop(f"broker {down[0]} is down, and could not copy anew", "start it first")
+        return Stop(f"broker {down[0]} is down, and could not copy again", "start it first")
     job = Job(partition, sight.replicas, wrong, able, min_insync)
     if all(may_go(job, sight, node) for node in wrong):
         return job
@@ -302,10 +302,10 @@ def planned_steps(job: Job, sight: Sight) -> list[str]:
         steps.append(f"have broker {job.helper} hold a copy meanwhile, so that enough are in sync")
     for node in job.left:
         if job.emptied is None or job.emptied.node != node:
-            steps.append(f"take broker {node}'s copy away, and wait until it is deleted")
-        steps.append(f"give it back, empty: broker {node} copies from broker {leader}")
+            steps.append(f"remove broker {node}'s copy, and wait until it is deleted")
+        steps.append(f"assign it again, empty: broker {node} copies from broker {leader}")
     if job.helper is not None:
-        steps.append(f"take broker {job.helper}'s copy away again")
+        steps.append(f"remove broker {job.helper}'s copy again")
     if steps:
         old = ",".join(map(str, job.replicas))
         steps.append(f"leave the replicas as they were: {old}")

@@ -51,10 +51,10 @@ def test_the_page_says_what_is_held_and_for_how_long_that_can_go_on() -> None:
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (replace(STATUS, topics=()), "nothing is frozen"),
+        (replace(STATUS, topics=()), "nothing frozen"),
         (replace(STATUS, topics=(FROZEN, replace(FREE, bare=True))), "1 topic with a replica away"),
         (replace(STATUS, not_seen="timed out"), "cannot be seen"),
-        (replace(STATUS, findings=(Finding("guard-drift", "error", "t", "m"),)), "needs a person"),
+        (replace(STATUS, findings=(Finding("guard-drift", "error", "t", "m"),)), "needs attention"),
         (replace(STATUS, panic=True), "guard panic --off"),
         (replace(STATUS, maintenance_until_ms=2_000_000), "Maintenance until 1970-01-01T00:33:20Z"),
     ],
