@@ -190,13 +190,13 @@ def test_copies_of_directories_are_compared(
     [
         (["-b", "localhost:1"], "does not know what to audit"),
         (["-t", "x", "--data", "/nowhere"], "no cluster runs there"),
-        (["-b", "localhost:1", "-t", "x", "--since", "yesterday"], "is no time"),
+        (["-b", "localhost:1", "-t", "x", "--since", "yesterday"], "is not a time"),
         (["-b", "localhost:1", "-t", "x", "--since", "6"], "an age has a unit, as in 6h"),
         (["-b", "localhost:1", "-t", "x", "--html", "/tmp"], "/tmp: is a directory"),
         (["-b", "localhost:1", "-t", "x", "--sample-partitions", "2"], "between 0 and 1"),
-        (["-b", "localhost:1", "-t", "x", "--html", "/nowhere/x.html"], "no such directory"),
-        (["-b", "localhost:1", "-t", "x", "--metrics-port", "0"], "only with --watch"),
-        (["-b", "localhost:1", "-t", "x", "--watch", "--interval", "6"], "is not a span of time"),
+        (["-b", "localhost:1", "-t", "x", "--html", "/nowhere/x.html"], "directory does not exist"),
+        (["-b", "localhost:1", "-t", "x", "--metrics-port", "0"], "has no effect without --watch"),
+        (["-b", "localhost:1", "-t", "x", "--watch", "--interval", "6"], "is not a time span"),
         (["--path", "."], "nothing to agree with"),
         (["--path", ".", "--path", "."], "is named twice"),
         (["--path", "a", "--path", "b", "--since", "2h"], "does not go with --path"),
@@ -230,7 +230,7 @@ def test_a_copy_with_two_of_the_same_partition_is_refused(
 def test_a_master_is_not_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["audit", "orders", "-b", "localhost:1", "--master", "spark://h:7077"]
     assert main([*asked, "--engine", "local"]) == 2
-    assert "--master: is Spark's, and --engine local is without it" in capsys.readouterr().err
+    assert "--master: needs Spark, which --engine local does not use" in capsys.readouterr().err
 
 
 def test_a_watch_counts_what_failed(capsys: pytest.CaptureFixture[str]) -> None:

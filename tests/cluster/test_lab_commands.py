@@ -121,10 +121,10 @@ def test_what_does_not_end_as_it_says_exits_1(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["nope"], "is no scenario"),
-        (["stale-disk", "--on", "moon"], "is no place"),
-        (["stale-disk", "--on", "sim=4"], "is no place"),
-        (["stale-disk", "--on", "kafka="], "is no place"),
+        (["nope"], "is not a scenario"),
+        (["stale-disk", "--on", "moon"], "is not a place"),
+        (["stale-disk", "--on", "sim=4"], "is not a place"),
+        (["stale-disk", "--on", "kafka="], "is not a place"),
         (["stale-disk", "--on", "kafka", "--policy", "coordinated"], "no choice of policies"),
         (["stale-disk", "--on", "sim", "--early"], "no producer to expire"),
         (["stale-disk", "--step"], "needs a person at a terminal"),

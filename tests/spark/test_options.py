@@ -76,7 +76,7 @@ def test_a_password_is_not_shown() -> None:
         ({"startingOffsets": "latest"}, "a batch cannot begin at the end"),
         ({"endingOffsets": "earliest"}, "a batch cannot end at the beginning"),
         ({"startingOffsets": '{"orders": {"0": "x"}}'}, "startingOffsets: .* cannot be understood"),
-        ({"startingOffsets": '{"orders": {"0": -3}}'}, "-3 of orders-0 is no offset"),
+        ({"startingOffsets": '{"orders": {"0": -3}}'}, "-3 of orders-0 is not an offset"),
         ({"startingTimestamp": "1", "startingOffsets": "earliest"}, "say the same thing twice"),
         ({"assign": '{"orders": [0]}'}, "subscribe or assign: only one of them"),
         ({"replica": "every"}, "replica: is 'every'"),

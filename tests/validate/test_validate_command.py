@@ -377,7 +377,7 @@ def test_a_fraction_is_told_how_it_is_read(broker: EmbeddedCluster, validate: Ru
         (["t:0", "--id", "key", "--source", "s", "--complete"], "one partition alone"),
         (["t", "--id", "key", "--source", "s", "--complete", "--since", "1h"], "with --since"),
         (["t", "--id", "key", "--source", "s", "--settle", "5m"], "goes with --complete"),
-        (["t", "--id", "key", "--source", "s", "--complete", "--settle", "5"], "a span of time"),
+        (["t", "--id", "key", "--source", "s", "--complete", "--settle", "5"], "a time span"),
         (["t", "--value", "int", "--follow"], "needs --checkpoint"),
         (["t", "--table", "/nowhere"], "no such table"),
         (["t", "--id", "key", "--table", ".", "--table-value", "v"], "needs --value"),
@@ -385,7 +385,7 @@ def test_a_fraction_is_told_how_it_is_read(broker: EmbeddedCluster, validate: Ru
         (["t", "--table", "s3a://lake/users"], "s3a://lake/users: is not a path on this machine"),
         (["t", "--table", ".", "--checkpoint", "x"], "needs the whole topic at once"),
         (["t", "--table", ".", "--key", "key, int"], "of several parts"),
-        (["t", "--id", "key", "--html", "/nowhere/x.html"], "no such directory"),
+        (["t", "--id", "key", "--html", "/nowhere/x.html"], "its directory does not exist"),
         (["t:x", "--id", "key"], "TOPIC:PARTITION"),
     ],
 )

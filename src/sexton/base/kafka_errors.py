@@ -152,7 +152,7 @@ IN_WORDS = {
     KafkaError.REQUEST_TIMED_OUT: "not done in time",
     KafkaError.COORDINATOR_NOT_AVAILABLE: "there is no coordinator for it now",
     KafkaError.NOT_COORDINATOR: "the broker that was asked does not coordinate it",
-    KafkaError.INVALID_TOPIC_EXCEPTION: "no topic can be called so",
+    KafkaError.INVALID_TOPIC_EXCEPTION: "no topic can have that name",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: _LACKS_THE_RIGHT,
     KafkaError.GROUP_AUTHORIZATION_FAILED: _LACKS_THE_RIGHT,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: _LACKS_THE_RIGHT,

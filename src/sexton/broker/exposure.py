@@ -32,7 +32,7 @@ def refuse_exposure(
 def refuse_nowhere(host: str, advertised_host: str | None, *, option: str, advertised: str) -> None:
     """ConfigError if clients would be told an address that leads nowhere."""
     if host in ANYWHERE and advertised_host is None:
-        why = "is no address that a client can be told"
+        why = "is not an address to give to clients"
         raise ConfigError(f"{option} {host}", why, f"name this machine with {advertised}")
 
 

@@ -124,7 +124,7 @@ class Home:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            hint = "remove the file: topics stay, ports are chosen anew"
+            hint = "remove the file: topics stay, new ports are chosen"
             raise ConfigError(str(path), f"cannot be read: {error}", hint) from error
 
     def remember(self, addresses: Addresses) -> None:

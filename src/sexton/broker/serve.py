@@ -79,7 +79,7 @@ async def serve(
     shown = MetricsServer(metrics.host, metrics.port, counted.text) if metrics else None
     balancing: asyncio.Task[None] | None = None
     try:
-        with _patience("opening the logs takes its time", home):
+        with _patience("opening the logs is taking a while", home):
             cluster.start()
         if shown is not None:
             await shown.start()

@@ -146,7 +146,7 @@ def _parsed(line: str) -> tuple[str, Credential]:
 def _check_name(user: str) -> None:
     if not user or user != user.strip() or any(c in ":\n\r\0#" for c in user):
         hint = "no colon, no line break, no space around it"
-        raise ConfigError(f"user {user!r}", "is no name that can be kept", hint)
+        raise ConfigError(f"user {user!r}", "is not a name that can be kept", hint)
 
 
 def main(arguments: list[str]) -> int:

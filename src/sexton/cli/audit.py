@@ -99,7 +99,7 @@ def command(
 
     if metrics_port is not None and not watch:
         hint = "add --watch, or leave it out"
-        raise ConfigError("--metrics-port", "there are metrics only with --watch", hint)
+        raise ConfigError("--metrics-port", "has no effect without --watch", hint)
     if not watch:
         refuse_interval(context, "--watch")
     if path and (bootstrap or settings or command_config or data):

@@ -97,7 +97,7 @@ def _rows(found: list[Json]) -> list[Row]:
 
 def _uncleanable(replica: Json) -> Finding:
     where = f"{replica['topic']}-{replica['partition']} on broker {replica['broker']}"
-    remedy = "mend the cause; the broker tries again by itself"
+    remedy = "fix the cause; the broker retries by itself"
     return Finding(
         "uncleanable-partition", "warning", where, str(replica["uncleanable"]), {}, remedy
     )

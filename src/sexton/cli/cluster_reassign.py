@@ -66,7 +66,7 @@ def command(
     """
     wanted = dict(_cancelled(text) if cancel else _move(text) for text in moves or ())
     if cancel and not wanted:
-        raise ConfigError("--cancel", "of which partitions?", "name them, as in orders:0")
+        raise ConfigError("--cancel", "needs partitions", "name them, as in orders:0")
 
     async def work(client: Client) -> list[Row]:
         from sexton.client import admin
@@ -99,9 +99,9 @@ async def _until_still(client: Client, partitions: list[TopicPartition]) -> None
     deadline = time.monotonic() + PATIENCE_S
     while still := await admin.moving(client, partitions):
         if time.monotonic() > deadline:
-            why = f"is being moved for more than {PATIENCE_S:g} s"
+            why = f"has been moving for more than {PATIENCE_S:g} s"
             raise PeerError(
-                str(still[0].partition), why, "it goes on: look with `sexton cluster reassign`"
+                str(still[0].partition), why, "it goes on: check with `sexton cluster reassign`"
             )
         await asyncio.sleep(0.05)
 

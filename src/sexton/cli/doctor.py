@@ -110,7 +110,7 @@ def kernels() -> Verdict:
     count = len(list(place.glob("*.o")))
     if not _is_writable(place):
         return Verdict(
-            f"{count} kept", f"nothing can be written to {place}, so each process compiles anew",
+            f"{count} kept", f"nothing can be written to {place}, so each process compiles again",
             "point NUMBA_CACHE_DIR at a directory that can be written",
         )  # fmt: skip
     if not count:

@@ -28,7 +28,7 @@ def milliseconds(text: str, option: str) -> int:
     found = span_ms(text)
     if found is None:
         hint = "as in 500ms, 90s, 15m, 6h, 2d or 1w"
-        raise ConfigError(f"{option} {text}", "is not a span of time", hint)
+        raise ConfigError(f"{option} {text}", "is not a time span", hint)
     if found > _MOST_MS:
         raise ConfigError(f"{option} {text[:20]}", "is longer than a hundred years")
     return found
@@ -50,11 +50,11 @@ def moment_ms(text: str, option: str, now_ms: int | None = None) -> int:
     if _NUMBER.fullmatch(text):
         if int(text) < _NO_AGE:
             hint = f"an age has a unit, as in {text.lstrip('-')}h; a time is 2026-11-01T00:00Z"
-            raise ConfigError(option, f"{text} is a time long before there was Kafka", hint)
+            raise ConfigError(option, f"{text} is a time long before Kafka existed", hint)
         return int(text)
     try:
         told = datetime.fromisoformat(text)
     except ValueError:
         hint = "an age such as 6h or 2d, a time such as 2026-11-01T00:00Z, or milliseconds"
-        raise ConfigError(option, f"{text[:40]!r} is no time", hint) from None
+        raise ConfigError(option, f"{text[:40]!r} is not a time", hint) from None
     return max(0, round((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp() * 1000))

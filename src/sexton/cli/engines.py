@@ -44,7 +44,7 @@ def engine_for(chosen: Engine | None, master: str) -> Engine:
     if master != THIS_MACHINE:
         if chosen is Engine.local:
             hint = "leave out one of them"
-            raise ConfigError("--master", "is Spark's, and --engine local is without it", hint)
+            raise ConfigError("--master", "needs Spark, which --engine local does not use", hint)
         return Engine.spark
     if chosen is not None:
         return chosen

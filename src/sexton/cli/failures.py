@@ -37,9 +37,9 @@ OTHER_LOGIN = "does the port speak what security.protocol and sasl.mechanism say
 NEEDS_ACL = "an ACL has to allow it: docs/concepts/threat-model.md lists what each command needs"
 # What to do about an answer of Kafka's, where whoever met it did not know better.
 REMEDIES = {
-    KafkaError.UNKNOWN_TOPIC_OR_PARTITION: "see `sexton cluster topics` for those there are",
-    KafkaError.TRANSACTIONAL_ID_NOT_FOUND: "see `sexton txn list` for those there are",
-    KafkaError.GROUP_ID_NOT_FOUND: "check the spelling; a group is there once a member has joined",
+    KafkaError.UNKNOWN_TOPIC_OR_PARTITION: "`sexton cluster topics` lists those that exist",
+    KafkaError.TRANSACTIONAL_ID_NOT_FOUND: "`sexton txn list` lists those that exist",
+    KafkaError.GROUP_ID_NOT_FOUND: "check the spelling; a group exists once a member has joined",
     KafkaError.INVALID_TOPIC_EXCEPTION: "a topic's name has letters, digits, '.', '_' and '-' only",
     KafkaError.TOPIC_ALREADY_EXISTS: "see it with `sexton cluster topics NAME`",
     KafkaError.INVALID_CONFIG: "docs/reference/broker-options.md lists what `sexton up` takes",

@@ -156,5 +156,5 @@ def _scenario(name: str) -> Scenario:
     from sexton.lab.divergences import LAB
 
     if name not in LAB:
-        raise ConfigError(name, "is no scenario", f"there are {', '.join(scenario_names())}")
+        raise ConfigError(name, "is not a scenario", f"there are {', '.join(scenario_names())}")
     return LAB[name]

@@ -122,7 +122,7 @@ class Teller:
         if ending.scenario.finding is not None and not ending.scenario.guard_helps:
             self._say(
                 "No guard can keep this from happening: nobody was away when the tombstone went."
-                " It takes an audit to see it, and `sexton repair` to mend it."
+                " It takes an audit to see it, and `sexton repair` to fix it."
             )
         changed = ", ".join(ending.changed_options)
         left = f"The guard has NOT set back: {changed}." if changed else (

@@ -94,7 +94,7 @@ def refuse_interval(context: typer.Context, option: str) -> None:
     given = context.get_parameter_source("interval")
     if given is not None and given.name == "COMMANDLINE":
         hint = f"add {option}, or leave it out"
-        raise ConfigError("--interval", f"there is a next look only with {option}", hint)
+        raise ConfigError("--interval", f"has no effect without {option}", hint)
 
 
 DataOption = Annotated[
@@ -121,7 +121,7 @@ def client_settings(
         with control_or_broker(data) as control:
             merged[BOOTSTRAP_SERVERS] = str(control.ask("addresses")["bootstrap_servers"])
     elif data is not None:
-        raise ConfigError("--data", "names another cluster than -b", "give one of them")
+        raise ConfigError("--data", "names another cluster than -b", "give only one of them")
     return merged
 
 
@@ -130,14 +130,16 @@ def must_be_writable(*files: Path | None) -> None:
     for file in filter(None, files):
         parent = file.absolute().parent
         if not parent.is_dir():
-            why = "there is no such directory to write it into"
+            why = "its directory does not exist"
             raise ConfigError(str(file), why, f"mkdir -p {parent}")
         if file.is_dir():
             raise ConfigError(str(file), "is a directory", "name a file in it")
         if _is_no_ordinary_file(file):
-            raise ConfigError(str(file), "is no ordinary file", "name one: it is put there whole")
+            raise ConfigError(
+                str(file), "is not a regular file", "name one: it is replaced as a whole"
+            )
         if not os.access(file if file.exists() else parent, os.W_OK):
-            raise ConfigError(str(file), "may not be written by you", "choose another place")
+            raise ConfigError(str(file), "is not writable for you", "choose another place")
 
 
 def _is_no_ordinary_file(file: Path) -> bool:
@@ -196,7 +198,7 @@ def _from_file(path: Path) -> dict[str, str]:
 
     found = load_properties(path)
     if unknown := unknown_in_file(found, str(path)):
-        _tell_once(f"{path}: no client of Kafka knows these, and they do nothing", *unknown)
+        _tell_once(f"{path}: no Kafka client knows these, and they have no effect", *unknown)
     return found
 
 

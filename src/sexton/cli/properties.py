@@ -27,7 +27,7 @@ def load_properties(path: Path) -> dict[str, str]:
         text = path.read_text(encoding="latin-1")
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        hint = "name a file of lines KEY=VALUE, as Kafka's own tools take it"
+        hint = "name a file of KEY=VALUE lines, as for Kafka's own tools"
         raise ConfigError(str(path), f"cannot be read: {why}", hint) from error
     return parse_properties(text, str(path))
 

@@ -127,7 +127,7 @@ async def headers_at(client: Client, at: TopicPartition, offset: int) -> tuple[H
             columns = decode(chunk.data, str(at))
             for row in np.flatnonzero(columns.offset == offset).tolist():
                 return read_headers(columns.headers[row])
-    raise PeerError(str(at), f"has no message at {offset} any more")
+    raise PeerError(str(at), f"no longer has a message at {offset}")
 
 
 def _messages(

@@ -106,7 +106,7 @@ def check_typed(name: str, where: str) -> None:
         raise _of_controllers(where)
     if not _is_known(name):
         near = _near(name, [*USED, *PASSED_OVER], 0.6)
-        raise ConfigError(where, "is no setting of Kafka's clients", near or _LISTED)
+        raise ConfigError(where, "is not a Kafka client setting", near or _LISTED)
 
 
 def unknown_in_file(names: Iterable[str], path: str) -> list[str]:
@@ -118,7 +118,7 @@ def unknown_in_file(names: Iterable[str], path: str) -> list[str]:
         if _is_known(name):
             continue
         if near := _slip(name):
-            raise ConfigError(f"{path}: {name}", "is no setting of Kafka's clients", near)
+            raise ConfigError(f"{path}: {name}", "is not a Kafka client setting", near)
         found.append(name)
     return found
 
@@ -129,9 +129,9 @@ def must_count(name: str) -> None:
         return
     if name in OF_A_STORE:
         hint = f"convert it, and name the new file without a password: {OF_A_STORE[name]}"
-        raise ConfigError(name, "is of a JKS or PKCS12 store; only PEM is read", hint)
+        raise ConfigError(name, "belongs to a JKS or PKCS12 store; only PEM can be read", hint)
     if name.startswith(SECURITY) and name.endswith(".class"):
-        raise ConfigError(name, "is a class of Java's, and none is run here", _LISTED)
+        raise ConfigError(name, "is a Java class, and none is run here", _LISTED)
     near = _slip(name)
     if near or name.startswith(SECURITY):
         every = f"known: {', '.join(sorted(OF_SECURITY))}"

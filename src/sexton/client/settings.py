@@ -71,7 +71,7 @@ def _check_given(settings: Mapping[str, str]) -> None:
     providers = [each.strip() for each in settings.get("config.providers", "").split(",")]
     for name in sorted(USED & settings.keys()):
         if any(each and f"${{{each}:" in settings[name] for each in providers):
-            why = "is to come from a config provider, and none is asked here"
+            why = "names a config provider, and none is asked here"
             raise ConfigError(name, why, "give the value itself")
 
 
@@ -93,7 +93,7 @@ def _login(settings: Mapping[str, str]) -> Login | BearerLogin:
     mechanism, handler = _mechanism(settings), settings.get(HANDLER, "").strip()
     if handler and not (mechanism == OAUTHBEARER and handler in _HANDLERS):
         hint = "give sasl.username and sasl.password, or for OAUTHBEARER a token"
-        raise ConfigError(HANDLER, f"{handler} is a class of Java's, and none is run here", hint)
+        raise ConfigError(HANDLER, f"{handler} is a Java class, and none is run here", hint)
     if mechanism == OAUTHBEARER:
         return _bearer(settings)
     in_jaas = {

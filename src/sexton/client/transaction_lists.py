@@ -74,7 +74,7 @@ async def list_transactions(
     async def ask(node: int) -> list[ListedTransaction]:
         answer = await (await client.broker(node)).ask(request, versions)
         if answer.error_code == KafkaError.INVALID_REGULAR_EXPRESSION:
-            why = f"is no regular expression that broker {node} understands"
+            why = f"is not a regular expression that broker {node} understands"
             raise ConfigError(f"the pattern {pattern}", why, "as in 'orders-.*'")
         if answer.error_code:
             raise refused(answer.error_code, f"transactions of broker {node}")

@@ -200,7 +200,7 @@ def refuse_senseless(on: str, policy: str | None) -> None:
         raise ConfigError("--guard", why, "--on embedded or --on kafka")
     if policy == "coordinated":
         why = "has nothing to do where replicas ask each other before they forget"
-        raise ConfigError("--guard", why, "leave --policy coordinated or --guard away")
+        raise ConfigError("--guard", why, "leave out --policy coordinated or --guard")
 
 
 @contextmanager

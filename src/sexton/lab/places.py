@@ -61,7 +61,7 @@ class Place:
     def plays(self, scenario: Scenario, early: bool) -> None:
         """ConfigError if it cannot be played here."""
         if early and self.bumps is False:
-            hint = "leave --early away, or use Kafka 4.0 or newer"
+            hint = "leave out --early, or use Kafka 4.0 or newer"
             raise ConfigError("--early", "needs transactions that bump epochs (KIP-890)", hint)
         if early:
             refuse_without_early_form(scenario)
@@ -71,14 +71,16 @@ def place_called(on: str) -> tuple[str, str]:
     """Its name, and the version of Apache Kafka if one was given; ConfigError if it is none."""
     name, _, version = on.partition("=")
     if name not in PLACES or (version and name != "kafka") or on.endswith("="):
-        raise ConfigError(f"--on {on}", "is no place", "sim, embedded, kafka or kafka=4.3.1")
+        raise ConfigError(
+            f"--on {on}", "is not a place to run it", "sim, embedded, kafka or kafka=4.3.1"
+        )
     return name, version
 
 
 def refuse_without_early_form(scenario: Scenario) -> None:
     """ConfigError if it has none, wherever it is played."""
     if not scenario.has_early_form:
-        hint = "leave --early away; `sexton lab list` tells which have an early form"
+        hint = "leave out --early; `sexton lab list` tells which have an early form"
         why = f"{scenario.name} waits for no producer to expire"
         raise ConfigError("--early", why, hint)
 

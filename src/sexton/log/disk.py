@@ -112,4 +112,4 @@ def remedy(error: OSError) -> str:
     """What the user has to do about it."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "allow more open files (`ulimit -n`): each replica of a partition needs three"
-    return "free or mend the disk, then try again"
+    return "free space or fix the disk, then try again"

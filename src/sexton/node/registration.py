@@ -107,7 +107,7 @@ class Registration:
             if isinstance(error, Halt) or is_of_disk(error):
                 raise
             why = f"cannot be brought to where the controller wants it: {error}"
-            hint = "see to what it names, and start this broker again"
+            hint = "fix what it names, then start this broker again"
             raise Halt(self._site.config.log_dir, why, hint) from error
         if answer.may_stop:
             self._left()

@@ -110,7 +110,7 @@ TOPIC_OPTIONS: dict[str, TopicOption] = {
         ),
         TopicOption(
             "delete.retention.ms", LONG, "86400000", "log.cleaner.delete.retention.ms",
-            "How long a tombstone or a marker is kept at least, after it became the last word.", 0,
+            "The least time to keep a tombstone or a marker after it became the last word.", 0,
         ),
         TopicOption(
             "file.delete.delay.ms", LONG, "60000", "log.segment.delete.delay.ms",
@@ -118,7 +118,7 @@ TOPIC_OPTIONS: dict[str, TopicOption] = {
         ),
         TopicOption(
             "flush.messages", LONG, _FOREVER, "log.flush.interval.messages",
-            "Sync the log after so many records.", 1,
+            "Sync the log after this many records.", 1,
         ),
         TopicOption(
             "flush.ms", LONG, _FOREVER, "log.flush.interval.ms",
@@ -146,7 +146,7 @@ TOPIC_OPTIONS: dict[str, TopicOption] = {
         ),
         TopicOption(
             "max.compaction.lag.ms", LONG, _FOREVER, "log.cleaner.max.compaction.lag.ms",
-            "After this time a record is up for compaction, however little there is to clean.", 1,
+            "After this time a record is due for compaction, however little there is to clean.", 1,
         ),
         TopicOption(
             "max.message.bytes", INT, "1048588", "message.max.bytes",
@@ -164,7 +164,7 @@ TOPIC_OPTIONS: dict[str, TopicOption] = {
         ),
         TopicOption(
             "message.timestamp.type", STRING, "CreateTime", "log.message.timestamp.type",
-            "Whether records have the time of their making or of their arrival.",
+            "Whether records have the time of their creation or of their arrival.",
             choices=("CreateTime", "LogAppendTime"),
         ),
         TopicOption(
@@ -173,7 +173,7 @@ TOPIC_OPTIONS: dict[str, TopicOption] = {
         ),
         TopicOption(
             "min.compaction.lag.ms", LONG, "0", "log.cleaner.min.compaction.lag.ms",
-            "For so long a record is not compacted away.", 0,
+            "How long a record is safe from compaction.", 0,
         ),
         TopicOption(
             "min.insync.replicas", INT, "1", "min.insync.replicas",

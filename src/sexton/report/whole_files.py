@@ -36,8 +36,8 @@ def write_table(
 def written_whole(target: Path, write: Callable[[Path], None]) -> None:
     """Where a link leads, the file there is replaced, and not the link."""
     place = target.resolve()
-    if place.exists() and not place.is_file():
-        raise cannot_be_written(str(target), "it is no ordinary file")  # a device would be replaced
+    if place.exists() and not place.is_file():  # a device would be replaced
+        raise cannot_be_written(str(target), "it is not a regular file")
     unfinished = place.with_name(f"{place.name}.unfinished")
     try:
         write(unfinished)

@@ -63,7 +63,7 @@ class RetryConfig:
                 raise ConfigError(name, f"is {value}", "at least 1")
         for name, why in OURS.items():
             if name in self.settings:
-                raise ConfigError(name, "is not to be set here", why)
+                raise ConfigError(name, "cannot be set here", why)
         if not self.settings.get("bootstrap.servers"):
             raise ConfigError("bootstrap_servers", "is not given", 'as in "localhost:9092"')
         if self._reset not in AT_BEGINNING + AT_END:

@@ -128,7 +128,7 @@ class Rounds:
         return found
 
     def is_complete(self, begun: Begun, future: Future[dict[int, Payload]]) -> bool:
-        """False: a message that waits is not to be found."""
+        """False: a waiting message cannot be found."""
         _, task, of = begun
         try:
             of.read.update(future.result())

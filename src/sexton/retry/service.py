@@ -258,7 +258,7 @@ class Service:
             self._wait(done(future))
             owned, task, _ = each
             if not self._rounds.is_complete(each, future) and owned.task is task:
-                self._failed(owned, task, "unknown", "a message that waits is not to be found")
+                self._failed(owned, task, "unknown", "a waiting message cannot be found")
         ours = [(owned, task, of) for owned, task, of in begun if owned.task is task]
         return self._rounds.checked(ours)
 

@@ -82,7 +82,9 @@ def _set(options: Options, setting: str) -> Options:
     name, equals, text = setting.partition("=")
     known = [each.name for each in fields(Options) if each.name not in OWN_OPTIONS]
     if not equals or name not in known:
-        raise ConfigError(f"--set {setting}", "is no option of a run", f"one of {', '.join(known)}")
+        raise ConfigError(
+            f"--set {setting}", "is not an option of a run", f"one of {', '.join(known)}"
+        )
     now = getattr(options, name)
     try:
         changed: dict[str, Any] = {name: _parsed(text, type(now))}
@@ -107,7 +109,7 @@ def fault_numbers(option: str, text: str) -> frozenset[int]:
     try:
         return frozenset(int(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise ConfigError(option, f"{text} is no list of numbers", "as in 1,2,5") from None
+        raise ConfigError(option, f"{text} is not a list of numbers", "as in 1,2,5") from None
 
 
 def left_out(options: Options, without: str | None, only: str | None) -> frozenset[int]:

@@ -74,7 +74,7 @@ def offsets_bound(option: str, text: str) -> Bound:
     for at, offset in offsets.items():
         if offset < Edge.EARLIEST.value:
             hint = "-2 is earliest, -1 is latest"
-            raise ConfigError(option, f"{offset} of {at} is no offset", hint)
+            raise ConfigError(option, f"{offset} of {at} is not an offset", hint)
     return Bound(option, offsets=offsets)
 
 
@@ -88,7 +88,7 @@ def times_bound(option: str, text: str) -> Bound:
     times = _by_partition(option, text, "times in milliseconds")
     for at, time_ms in times.items():
         if time_ms < 0:
-            raise ConfigError(option, f"{time_ms} of {at} is no time", "milliseconds since 1970")
+            raise ConfigError(option, f"{time_ms} of {at} is not a time", "milliseconds since 1970")
     return Bound(option, times_ms=times)
 
 

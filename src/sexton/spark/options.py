@@ -196,7 +196,7 @@ def _contradictions(options: Mapping[str, str], paths: tuple[str, ...], streamin
     if paths:
         for name in options:
             if name.startswith("kafka.") and name != "kafka.isolation.level":
-                raise ConfigError(name, "means nothing for files", "leave out it or the path")
+                raise ConfigError(name, "means nothing for files", "leave out this or the path")
         for name in (*groups[0][:2], *groups[1][:2], "maxbytespersecond"):
             if name in options:
                 raise ConfigError(_SPELLED[name], "means nothing for files", "use offsets")
@@ -304,7 +304,7 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
     try:
         paths += json.loads(options.get("paths", "[]"))
     except ValueError:
-        raise ConfigError("paths", "is no list in JSON", "use .load(['a', 'b'])") from None
+        raise ConfigError("paths", "is not a JSON list", "use .load(['a', 'b'])") from None
     return tuple(paths)
 
 

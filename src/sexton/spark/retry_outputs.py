@@ -255,7 +255,7 @@ def not_taken(refusal: str, outputs: Sequence[tuple[str, str, str]], messages: i
     more = ", ..." if messages > len(outputs) else ""
     of = "that of one message" if messages == 1 else f"one of those of {messages:,} messages"
     why = f"brokers refuse an output, {of} ({refusal}): {some}{more}"
-    hint = "mend its topic, or let the handler raise Dead for it; nothing of the batch was written"
+    hint = "fix its topic, or let the handler raise Dead for it; nothing of the batch was written"
     return NotTaken("outputs", why, hint)
 
 

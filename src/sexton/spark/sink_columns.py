@@ -66,7 +66,7 @@ def _refuse_slips(types: Mapping[str, str], topic: str | None) -> None:
         meant = absent.get(_folded(name))
         if meant is not None and name not in COLUMNS:
             hint = f"did you mean {meant}? Rename it, or leave it out with df.drop({name!r})"
-            raise ConfigError(name, "is no column that is written", hint)
+            raise ConfigError(name, "is not a column that is written", hint)
 
 
 def _folded(name: str) -> str:

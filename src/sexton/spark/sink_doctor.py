@@ -89,7 +89,7 @@ def read_checkpoint(text: str) -> Checkpoint:
     try:
         query = str(json.loads((place / "metadata").read_text(encoding="utf-8"))["id"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        why = f"is no checkpoint of Spark's: {_wrong_with_metadata(error)}"
+        why = f"is not a checkpoint of Spark's: {_wrong_with_metadata(error)}"
         hint = "name the directory that the query has as checkpointLocation"
         raise ConfigError(str(place), why, hint) from error
     planned, finished = _newest(place / "offsets"), _newest(place / "commits")

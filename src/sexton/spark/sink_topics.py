@@ -47,7 +47,7 @@ async def limits_by(
     for name in names:
         if name not in found.topics or not found.topics[name].partitions:
             why = "there is no such topic"
-            raise ConfigError(f"topic {name}", why, "create it; it is not made by writing")
+            raise ConfigError(f"topic {name}", why, "create it first; writing does not")
     try:
         configs = await until_it_works(lambda: topic_configs(client, names, [_OPTION]), patience)
     except Refused:  # whoever may write need not be allowed to see the configuration

@@ -287,7 +287,7 @@ class FrameFold:
             offset = int(offsets[wrong[0]])
             if not self._plan.rules.skip_unreadable:
                 why = f"{name} is null there, or no number: {getattr(self._plan.rules, name)}"
-                hint = "mend the expression, or leave such records out: skip_unreadable=True"
+                hint = "fix the expression, or leave such records out: skip_unreadable=True"
                 raise UnreadableRecord(f"{self._at}, offset {offset}", f"{why} ({hint})")
             self._checks.note_unreadable(len(wrong), offset)
         status[keys.status != FOUND] = UNREADABLE

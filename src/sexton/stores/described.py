@@ -78,12 +78,12 @@ async def _group(client: Client, application_id: str) -> DescribedGroup:
         if found.protocol_data in ("", PROTOCOL) and not all(
             m.member_metadata for m in found.members
         ):
-            raise PeerError(application_id, "its instances are sharing the tasks anew")
+            raise PeerError(application_id, "its instances are sharing out the tasks again")
         return found
 
     found = await Coordinator(client, GROUP, application_id).until_ready(ask, PATIENT)
     if found.group_state == "Dead" or found.protocol_data not in ("", PROTOCOL):
-        why = f"{application_id} is no group of stores"
+        why = f"{application_id} is not a group of stores"
         hint = "name the application id"
         raise Refused(KafkaError.GROUP_ID_NOT_FOUND, why, hint)
     return found

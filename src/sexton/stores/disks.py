@@ -329,7 +329,7 @@ def _open(path: Path, read_only: bool) -> Rdict:
 
 
 _REMEDY = (
-    "mend that and start again; or delete the directory: the store is rebuilt from its changelog"
+    "fix that and start again; or delete the directory: the store is rebuilt from its changelog"
 )
 # What an operating system says when it is not the file that is wrong. RocksDB, which tried to read
 # it, may go on to call it corrupt.

@@ -230,7 +230,7 @@ class Group:
                 silent_since = silent_since or now
                 if (now - silent_since) * 1000 > self._config.session_timeout_ms:
                     why = str(error)
-                    log.warning("the group does not hear us any more: %s", why, extra={"why": why})
+                    log.warning("the group no longer hears us: %s", why, extra={"why": why})
                     await self._forget_all()
                     return
                 continue

@@ -168,7 +168,7 @@ class Instance:
         for task in self.tasks.values():
             found = there.get(task.input)
             if found is None:
-                hint = "make it first, with as many partitions as there is to be work in parallel"
+                hint = "create it first, with as many partitions as there is to be parallel work"
                 raise ConfigError(task.input, "there is no such topic", hint)
             count = self.input_partitions[task.name] = len(found.partitions)
             self._input_ids[task.name] = found.topic_id
@@ -176,7 +176,7 @@ class Instance:
             if task.output is not None:
                 output = there.get(task.output)
                 if output is None:
-                    raise ConfigError(task.output, "there is no such topic", "make it first")
+                    raise ConfigError(task.output, "there is no such topic", "create it first")
                 self._around.partitions[task.output] = Partitioner(len(output.partitions))
             name = self.config.changelog(task.name)
             found_log = self._changelogs[task.name] = await changelogs.ensure(

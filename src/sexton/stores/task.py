@@ -55,8 +55,8 @@ class Task:
 
     def __post_init__(self) -> None:
         if not self.name or set(self.name) - _NAMED:
-            why = f"{self.name!r} is no name of a task"
-            raise ConfigError("task", why, "letters, digits, '.', '_' and '-' are")
+            why = f"{self.name!r} is not a name for a task"
+            raise ConfigError("task", why, "use letters, digits, '.', '_' and '-'")
         for serdes in (self.input_serdes, self.store_serdes, self.output_serdes):
             for each in serdes:
                 serde_of(each)
@@ -110,7 +110,7 @@ class AppConfig:
     def __post_init__(self) -> None:
         if not self.application_id or set(self.application_id) - _NAMED:
             why = f"{self.application_id!r} is no name"
-            raise ConfigError("application_id", why, "letters, digits, '.', '_' and '-' are")
+            raise ConfigError("application_id", why, "use letters, digits, '.', '_' and '-'")
         for option in ("store", "compression"):
             value, choices = getattr(self, option), get_args(get_type_hints(AppConfig)[option])
             if value not in choices:

@@ -156,9 +156,9 @@ def _told(path: Path) -> dict[str, Any]:
         hint = "has the validation begun?"
         raise ConfigError(str(path.parent), "holds no checkpoint", hint) from None
     except ValueError:
-        raise ConfigError(str(path), "is no checkpoint", "name another directory") from None
+        raise ConfigError(str(path), "is not a checkpoint", "name another directory") from None
     if told.get("sexton") != KIND or told.get("version") != VERSION:
-        raise ConfigError(str(path), "is no checkpoint of ours", "name another directory")
+        raise ConfigError(str(path), "is not a checkpoint of ours", "name another directory")
     return dict(told)
 
 

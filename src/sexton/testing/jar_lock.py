@@ -58,7 +58,7 @@ def parse_lock(text: str, name: str) -> list[LockedJar]:
         match = _LINE.fullmatch(line)
         if match is None:
             why = f"line {number} is not `sha256  file.jar  group:artifact:version`: {line!r}"
-            raise ConfigError(name, why, "write the lock anew with tools/lock_kafka_jars.py")
+            raise ConfigError(name, why, "rewrite the lock with tools/lock_kafka_jars.py")
         sha256, file, group, artifact, version = match.groups()
         jars.append(LockedJar(group, artifact, version, file, sha256))
     return jars

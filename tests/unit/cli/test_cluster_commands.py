@@ -396,7 +396,7 @@ def test_a_partition_where_a_topic_is_meant_is_told_so(
 ) -> None:
     answer = run_sexton("cluster", "topics", "orders:0", "-b", bootstrap)
     assert answer.stderr.splitlines() == [
-        "error: the topic orders:0: no topic can be called so (INVALID_TOPIC_EXCEPTION)",
+        "error: the topic orders:0: no topic can have that name (INVALID_TOPIC_EXCEPTION)",
         "hint: a topic's name has letters, digits, '.', '_' and '-' only",
     ]
     assert answer.code == 2

@@ -240,7 +240,7 @@ def test_times_are_understood(run_sexton: RunSexton) -> None:
         assert [record["offset"] for record in records] == [8, 9]
     result = run_sexton("log", "dump", case("shapes"), "--until", "yesterday")
     assert result.code == 2
-    assert "'yesterday' is no time" in result.stderr
+    assert "'yesterday' is not a time" in result.stderr
 
 
 def test_batches_show_what_cleaning_emptied(run_sexton: RunSexton) -> None:

@@ -202,7 +202,7 @@ def test_the_command_of_a_wrong_line_is_known_without_its_arguments() -> None:
 
 
 LOGS = "hint: name a data directory (log.dirs), a partition's directory or a segment file"
-PROPERTIES = "hint: name a file of lines KEY=VALUE, as Kafka's own tools take it"
+PROPERTIES = "hint: name a file of KEY=VALUE lines, as for Kafka's own tools"
 NOT_THERE = [
     ("log dump /nope", "/nope: no such file or directory", LOGS),
     ("log verify /nope", "/nope: no such file or directory", LOGS),
@@ -221,12 +221,12 @@ NOT_THERE = [
     ),
     (
         "log dump tests/data --parquet /nope/x",
-        "/nope/x: there is no such directory to write it into",
+        "/nope/x: its directory does not exist",
         "hint: mkdir -p /nope",
     ),
     (
         "sink doctor --checkpoint /nope",
-        "/nope: is no checkpoint of Spark's: it has no file `metadata`",
+        "/nope: is not a checkpoint of Spark's: it has no file `metadata`",
         "hint: name the directory that the query has as checkpointLocation",
     ),
 ]
@@ -270,7 +270,7 @@ def test_who_looks_once_is_not_told_how_often(
     result = run_sexton(*path.split(), *TO_THE_CLUSTER.get(path, ()), *there)
     option = LOOKS_AGAIN[path]
     assert result.stderr.splitlines() == [
-        f"error: --interval: there is a next look only with {option}",
+        f"error: --interval: has no effect without {option}",
         f"hint: add {option}, or leave it out",
     ]
     assert (result.code, result.stdout) == (2, "")

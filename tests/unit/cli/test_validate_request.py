@@ -57,7 +57,7 @@ def test_a_master_that_is_named_is_used(monkeypatch: pytest.MonkeyPatch) -> None
     assert asked(monkeypatch).engine == "local"
     assert asked(monkeypatch, master="spark://h:7077").engine == "spark"
     assert asked(monkeypatch, master="spark://h:7077", engine=Engine.spark).engine == "spark"
-    with pytest.raises(ConfigError, match="is Spark's, and --engine local is without it"):
+    with pytest.raises(ConfigError, match="needs Spark, which --engine local does not use"):
         asked(monkeypatch, master="spark://h:7077", engine=Engine.local)
     monkeypatch.setattr("sexton.cli.engines.find_spec", find_spec)
     assert asked(monkeypatch).engine == "spark"
@@ -66,7 +66,7 @@ def test_a_master_that_is_named_is_used(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"until": "soon"}, "--until: 'soon' is no time"),
+        ({"until": "soon"}, "--until: 'soon' is not a time"),
         ({"interval": "often"}, "--interval"),
         ({"value": None, "rising": True, "id": "int"}, "--rising"),
     ],

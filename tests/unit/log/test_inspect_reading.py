@@ -151,7 +151,7 @@ def test_wrong_paths_are_named_and_the_rest_is_found(tmp_path: Path) -> None:
     found = find([tmp_path / "nope", other, tmp_path / "empty", log.directory])
     assert [error.why for error in found.wrong] == [
         "no such file or directory",
-        "is no file of a Kafka log",
+        "is not a file of a Kafka log",
         "there is no Kafka log in it",
     ]
     assert [p.name for p in found.partitions] == ["segments-0"]

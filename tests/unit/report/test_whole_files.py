@@ -14,7 +14,7 @@ from sexton.report.whole_files import write_text
 def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(ConfigError, match="no ordinary file"):
+    with pytest.raises(ConfigError, match="not a regular file"):
         write_text(pipe, "a report")
     assert pipe.is_fifo()
 

@@ -77,9 +77,9 @@ def test_a_fault_keeps_its_number_and_time_in_a_shorter_run() -> None:
     ("faults", "settings", "why"),
     [
         ("killed-leader,nonsense", (), "there is no fault nonsense"),
-        (None, ("keys",), "is no option of a run"),
-        (None, ("color=red",), "is no option of a run"),
-        (None, ("seed=3",), "is no option of a run"),
+        (None, ("keys",), "is not an option of a run"),
+        (None, ("color=red",), "is not an option of a run"),
+        (None, ("seed=3",), "is not an option of a run"),
         (None, ("keys=many",), "has no such value"),
         (None, ("keys=-1",), "has no such value"),
         (None, ("unclean=perhaps",), "has no such value"),
@@ -98,7 +98,7 @@ def test_what_cannot_be_honoured_is_refused(
     [
         ("1", "2", "and --without say the same thing twice"),
         ("999999", None, "no fault has the number 999999"),
-        (None, "one", "one is no list of numbers"),
+        (None, "one", "one is not a list of numbers"),
     ],
 )
 def test_faults_that_cannot_be_left_out_are_refused(

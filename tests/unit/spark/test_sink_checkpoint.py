@@ -38,7 +38,7 @@ def test_what_is_no_checkpoint_is_told_in_our_words(
     with pytest.raises(ConfigError) as caught:
         read_checkpoint(str(tmp_path))
     assert caught.value.subject == str(tmp_path)
-    assert caught.value.why == f"is no checkpoint of Spark's: {why}"
+    assert caught.value.why == f"is not a checkpoint of Spark's: {why}"
     assert caught.value.hint == "name the directory that the query has as checkpointLocation"
 
 

@@ -26,7 +26,7 @@ def test_a_column_called_almost_like_one_that_is_absent_is_refused(slip: str, me
 
 
 def test_the_value_is_found_under_its_own_name_only() -> None:
-    with pytest.raises(ConfigError, match=r"Value: is no column.*did you mean value"):
+    with pytest.raises(ConfigError, match=r"Value: is not a column.*did you mean value"):
         written({"Value": "string"}, "orders")
 
 

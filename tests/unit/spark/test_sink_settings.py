@@ -34,7 +34,7 @@ def test_kafkas_names_are_taken_with_and_without_sparks_prefix() -> None:
         ("linger__ms", "5", "is not an option of this sink"),
         ("transactional__id", "mine", "made of the pipeline's name"),
         ("acks", "1", "is always all"),
-        ("ssl__engine__factory__class", "x", "is a class of Java's, and none is run here"),
+        ("ssl__engine__factory__class", "x", "is a Java class, and none is run here"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(name: str, value: str, why: str) -> None:

@@ -175,7 +175,7 @@ def _add_file(path: Path, found: Found, chosen: dict[Path, list[SegmentFile]]) -
     if kind is None:
         raise ConfigError(
             str(path),
-            "is no file of a Kafka log",
+            "is not a file of a Kafka log",
             "expected a .log, .index, .timeindex, .txnindex, .snapshot or checkpoint file,"
             " or a directory",
         )

@@ -170,7 +170,7 @@ class SegmentReader:
         # Fewer zeros may be the beginning of an offset: a batch that was torn right at its start.
         if size >= 8 and not rest.any() and self._only_zeros_follow():
             return Tail("preallocated", position, size)
-        why = batches.fault or "it is no record batch"
+        why = batches.fault or "it is not a record batch"
         if batches.torn:
             return _torn(position, size, rest, why)
         magic = int(rest[MAGIC_AT])
