@@ -122,5 +122,6 @@ def command(
         parquet=parquet,
         show_keys=show_keys,
         resume=resume,
+        command_config=command_config,
     )
     run_audit(request, format, interval if watch else None, metrics_port)

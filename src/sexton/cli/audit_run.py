@@ -47,6 +47,7 @@ class Request:
     parquet: Path | None = None
     show_keys: bool = False
     resume: Path | None = None
+    command_config: Path | None = None  # where some of the settings are from
 
     @classmethod
     def of(cls, named: Sequence[str], settings: dict[str, str] | None, **chosen: Any) -> Request:

@@ -52,6 +52,7 @@ def page_of(
         places=places,
         offline=request.settings is None,
         show_keys=request.show_keys,
+        command_config=str(request.command_config or ""),
     )
 
 

@@ -8,6 +8,7 @@ socket tells what Kafka's protocol does not know, and its addresses are written 
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,16 @@ class Reach:
     def is_ours(self) -> bool:
         """Nobody named a broker: it is the cluster of `sexton up`."""
         return self.bootstrap is None and self._named() is None
+
+    @property
+    def options(self) -> str:
+        """The same cluster for a command to copy; without -X, which may hold a password."""
+        given = {
+            "-b": self.bootstrap,
+            "--command-config": self.command_config,
+            "--data": self.data,
+        }
+        return " ".join(f"{name} {shlex.quote(str(it))}" for name, it in given.items() if it)
 
     def _named(self) -> str | None:
         given = merged_settings(self.settings, self.command_config)

@@ -50,7 +50,7 @@ REMEDIES = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: NEEDS_ACL,
     KafkaError.ILLEGAL_SASL_STATE: OTHER_LOGIN,
     KafkaError.UNSUPPORTED_SASL_MECHANISM: OTHER_LOGIN,
-    KafkaError.SASL_AUTHENTICATION_FAILED: "give user and password with --command-config FILE",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "check user and password in --command-config FILE",
 }
 # Something that was named is not there, or cannot be: wrong usage, however we learn of it.
 NOT_THERE = {

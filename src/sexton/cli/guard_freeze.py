@@ -54,7 +54,7 @@ def command(
     """
     only = chosen(topics, everything)
     reach = Reach(bootstrap, settings, command_config, data)
-    with Output("guard freeze", format) as out:
+    with Output("guard freeze", format, reached=reach.options) as out:
         config = replace(config_of(reapply=True), only=only, durable_hold=True)
 
         async def freeze(daemon: Daemon) -> tuple[Status, set[str]]:

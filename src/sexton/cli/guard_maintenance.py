@@ -62,7 +62,7 @@ def command(
         raise ConfigError("--for or --off", "say for how long, or end it", "as in --for 2h")
     lasts_ms = 0 if duration is None else more_than_none(duration, "--for", "2h")
     reach = Reach(bootstrap, settings, command_config, data)
-    with Output("guard maintenance", format) as out:
+    with Output("guard maintenance", format, reached=reach.options) as out:
         config = replace(config_of(hold="0s", reapply=not off), durable_hold=True)
 
         async def order(daemon: Daemon) -> tuple[Status, set[str]]:

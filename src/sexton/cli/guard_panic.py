@@ -50,7 +50,7 @@ def command(
     default for themselves: these are named. `guard freeze` reaches the topics.
     """
     reach = Reach(bootstrap, settings, command_config, data)
-    with Output("guard panic", format) as out:
+    with Output("guard panic", format, reached=reach.options) as out:
         if not off:
             consent("guard panic", "stop cleaning of all topics", yes)
 
@@ -78,7 +78,7 @@ def _tell(out: Output, result: Panicked) -> None:
         Finding(
             "guard-panic-misses", "warning", topic,
             "it has a min.compaction.lag.ms of its own, and is cleaned all the same",
-            {"min_compaction_lag_ms": value}, f"sexton guard freeze {topic}",
+            {"min_compaction_lag_ms": value}, f"`sexton guard freeze {topic}`",
         )
         for topic, value in result.not_reached.items()
     )  # fmt: skip

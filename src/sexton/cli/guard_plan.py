@@ -61,7 +61,7 @@ def command(
     Steps are what it would note and set: a topic to freeze is first noted, then set.
     """
     reach = Reach(bootstrap, settings, command_config, data)
-    with Output("guard plan", format) as out:
+    with Output("guard plan", format, reached=reach.options) as out:
         config = replace(config_of(interval, hold, request_timeout), durable_hold=True)
 
         async def look(daemon: Daemon) -> tuple[Status, list[Effect]]:

@@ -104,7 +104,7 @@ def command(
     logs.configure(log_level.value, as_json=log_format is LogFormat.json, throttled=False)
     reach = Reach(bootstrap, settings, command_config, data)
     if once:
-        with Output("guard run", format) as out:
+        with Output("guard run", format, reached=reach.options) as out:
             once_config = replace(config, durable_hold=True)
             status = with_daemon(reach, once_config, memory_topic, done)
             show(out, status)

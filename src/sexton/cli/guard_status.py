@@ -60,5 +60,5 @@ def command(
         watch(lambda: view_of(look()), interval_s(interval), format)
         return
     refuse_interval(context, "--watch")
-    with Output("guard status", format) as out:
+    with Output("guard status", format, reached=reach.options) as out:
         show(out, with_daemon(reach, config, memory_topic, looked))

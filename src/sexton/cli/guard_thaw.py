@@ -76,7 +76,7 @@ def command(
     """
     only = chosen(topics, everything)
     reach = Reach(bootstrap, settings, command_config, data)
-    with Output("guard thaw", format) as out:
+    with Output("guard thaw", format, reached=reach.options) as out:
         config = replace(
             config_of(hold="0s"), only=only, durable_hold=True, force=force, thaw_in_doubt=force
         )

@@ -18,10 +18,12 @@ escapes the block is part of the answer too: the JSON object on stdout stays one
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TextIO
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 FOUND = 1
 INCOMPLETE = 3
+_COMMAND = re.compile("`(sexton (?:audit|cluster|guard|repair|txn) [^`]+)`")
 
 Unit = Literal["bytes", "items"]
 
@@ -54,8 +57,11 @@ class Output:
         chosen: Format,
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
+        *,
+        reached: str = "",
     ) -> None:
         self.format = chosen
+        self._reached = reached  # `-b kafka:9092`: people copy commands that are told in passing
         self.stdout = stdout or sys.stdout
         self.stderr = stderr or sys.stderr
         self.counts: Counter[Severity] = Counter()
@@ -73,7 +79,7 @@ class Output:
     def finding(self, finding: Finding, drawing: Drawing | None = None) -> None:
         """Something wrong with what was inspected; people may be shown a drawing of it."""
         self.counts[finding.severity] += 1
-        self._writer.finding(finding, drawing)
+        self._writer.finding(self._to_copy(finding), drawing)
 
     def findings(self, found: Iterable[Finding]) -> None:
         """Many of them: programs get each, people some of each code and where the others are."""
@@ -84,7 +90,12 @@ class Output:
             return
         for finding, count in few_of_each(every):
             self.counts[finding.severity] += count
-            self._writer.finding(finding)
+            self._writer.finding(self._to_copy(finding))
+
+    def _to_copy(self, finding: Finding) -> Finding:
+        if self.format is not Format.table or finding.remedy is None:
+            return finding
+        return replace(finding, remedy=with_options(finding.remedy, self._reached))
 
     def unshown(self, severity: Severity) -> None:
         """One finding of very many: people are told in some other way, programs of each."""
@@ -174,6 +185,8 @@ class Output:
             case _:
                 failure = failure_of(error)
                 self._end(failure)
+                if failure.hint is not None:
+                    failure = replace(failure, hint=with_options(failure.hint, self._reached))
                 print_failure(failure, error, self.stderr)
         if self.exit_code:
             raise typer.Exit(self.exit_code)
@@ -183,6 +196,14 @@ class Output:
         self._ending.exit_code = self.exit_code
         self._writer.end(self._ending)
         self.stdout.flush()
+
+
+def with_options(text: str, options: str) -> str:
+    """Commands in a sentence, so that they work as they stand: with the same -b as this one."""
+    if not options:
+        return text
+    whole = _COMMAND.sub(lambda found: f"`{found[1]} {options}`", text)
+    return whole if whole == text else whole.replace(", with the same -b", "")
 
 
 def _ignore(amount: int) -> None:

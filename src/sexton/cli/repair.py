@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sexton.cli.cluster_reach import Reach
 from sexton.cli.consent import YesOption
 from sexton.cli.guard_reach import DEFAULT_MEMORY, MemoryOption
 from sexton.cli.options import (
@@ -99,4 +100,4 @@ def command(
         memory_topic=memory_topic,
         show_keys=show_keys,
     )
-    repair(request, format)
+    repair(request, format, Reach(bootstrap, settings, command_config, data).options)

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 REQUEST_TIMEOUT_MS, CONNECT_TIMEOUT_MS = 30_000, 3_000
 
 
-def repair(request: Request, chosen: Format) -> None:
-    with Output("repair", chosen) as out:
+def repair(request: Request, chosen: Format, reached: str = "") -> None:
+    with Output("repair", chosen, reached=reached) as out:
         asyncio.run(_with_client(request, out))
 
 

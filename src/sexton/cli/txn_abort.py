@@ -105,7 +105,7 @@ def command(
         hint = f"see `sexton txn describe-producers {at.topic}:{at.partition}`"
         raise ConfigError("--start-offset or --producer-id", "one of them is needed", hint)
     reach = Reach(bootstrap, settings, command_config, data)
-    with Output("txn abort", format) as out:
+    with Output("txn abort", format, reached=reach.options) as out:
         found = reach.with_client(lambda client: _find(client, at, start_offset, producer_id))
         _tell(found, out)
         if not found.ending.may_abort:

@@ -75,8 +75,8 @@ def command(
     knows of it, and whether it may be aborted.
     """
     at = partition_of(named, topic, partition)
-    with Output("txn explain", format) as out:
-        reach = Reach(bootstrap, settings, command_config, data)
+    reach = Reach(bootstrap, settings, command_config, data)
+    with Output("txn explain", format, reached=reach.options) as out:
         _show(reach.with_client(lambda client: _look(client, at)), out)
 
 

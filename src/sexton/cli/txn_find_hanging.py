@@ -118,8 +118,8 @@ def command(
         must_be_named_once("TOPIC", named, "--topic and --partition", topic, partition)
         topic, partition = topic_and_partition(named)
     asked = Asked(broker, topic, partition, None if minutes is None else int(minutes * 60_000))
-    with Output("txn find-hanging", format) as out:
-        reach = Reach(bootstrap, settings, command_config, data)
+    reach = Reach(bootstrap, settings, command_config, data)
+    with Output("txn find-hanging", format, reached=reach.options) as out:
         found = reach.with_client(lambda client: _find(client, asked))
         if found.hanging or format is not Format.table:
             out.rows("transactions", COLUMNS, [_row(each) for each in found.hanging])

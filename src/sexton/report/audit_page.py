@@ -112,6 +112,7 @@ class AuditPage:
     places: Mapping[int, str] = field(default_factory=dict)  # by node: an address, or a directory
     offline: bool = False  # directories were compared, not brokers
     show_keys: bool = False
+    command_config: str = ""  # the file of client settings that was given, for commands to copy
 
     @property
     def replicas(self) -> Iterator[ReplicaRead]:

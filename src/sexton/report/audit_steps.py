@@ -227,4 +227,7 @@ def _place(finding: AuditFinding) -> str:
 
 
 def _servers(page: AuditPage) -> str:
-    return f"-b {shlex.quote(page.bootstrap)}"
+    servers = f"-b {shlex.quote(page.bootstrap)}"
+    if page.command_config:
+        servers += f" --command-config {shlex.quote(page.command_config)}"
+    return servers

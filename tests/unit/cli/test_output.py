@@ -3,16 +3,18 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 from rich.console import Console
 
-from sexton.base.errors import ConfigError, CorruptLog, Refused
+from sexton.base.errors import ConfigError, CorruptLog, Refused, no_such_topic
 from sexton.base.findings import Finding
 from sexton.base.kafka_errors import KafkaError
 from sexton.cli.bars import Figures, open_bar
+from sexton.cli.cluster_reach import Reach
 from sexton.cli.output import Output
 from sexton.cli.retry_status import COLUMNS as RETRY_STATUS
 from sexton.cli.writers import Format
@@ -385,6 +387,37 @@ def test_of_findings_that_are_alike_people_are_told_some_and_programs_each() -> 
     assert [each["where"] for each in json.loads(stdout)["findings"]] == [
         each.where for each in mixed
     ]
+
+
+def test_a_command_that_people_are_told_works_as_it_stands() -> None:
+    """Without the -b of this one it would ask another cluster, or none."""
+    reach = Reach("kafka:9092", ["sasl.password=secret"], Path("my client.properties"), None)
+    remedy = "audit it (`sexton audit -t t`), see `--format`, then `sexton guard thaw t --audited`"
+
+    def told(chosen: Format, reached: str) -> tuple[str, str]:
+        stdout, stderr = io.StringIO(), io.StringIO()
+
+        def run() -> None:
+            with Output("guard status", chosen, stdout, stderr, reached=reached) as out:
+                out.finding(Finding("guard-doubt", "error", "t", "was away", {}, remedy))
+                out.findings([Finding("guard-doubt", "error", "u", "was away", {}, remedy)])
+                raise no_such_topic("v")
+
+        with pytest.raises(typer.Exit):
+            run()
+        return stdout.getvalue(), stderr.getvalue()
+
+    options = "-b kafka:9092 --command-config 'my client.properties'"
+    assert reach.options == options, "and nobody's password"
+    said, failed = told(Format.table, options)
+    assert said.count(f"(`sexton audit -t t {options}`), see `--format`, then") == 2
+    assert said.count(f"`sexton guard thaw t --audited {options}`\n") == 2
+    assert failed.endswith(f"hint: see `sexton cluster topics {options}` for those there are\n")
+    said, failed = told(Format.table, "")
+    assert said.count(f"→ {remedy}\n") == 2
+    assert "`sexton cluster topics` for those there are, with the same -b" in failed
+    said, _ = told(Format.json, options)
+    assert [each["remedy"] for each in json.loads(said)["findings"]] == [remedy] * 2
 
 
 def test_where_the_remedy_is_the_same_it_is_told_of_the_rest_too() -> None:

@@ -60,6 +60,12 @@ def test_a_repair_is_looked_at_and_then_made() -> None:
     )
 
 
+def test_commands_reach_a_cluster_that_asks_who_one_is_as_the_audit_did() -> None:
+    page = replace(PAGE, findings=(TOMBSTONE,), command_config="my client.properties")
+    secured = f"{ORDERS} --command-config 'my client.properties'"
+    assert commands(TOMBSTONE, page) == [f"{secured} --dry-run", secured]
+
+
 def told(finding: AuditFinding, page: AuditPage | None = None) -> str:
     return " ".join(step.text for step in steps(finding, page))
 
