@@ -40,11 +40,13 @@ from sexton.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
 READ_COMMITTED = 1
 CURRENT_LEADER_VERSION = 12  # from here on an answer can say who leads
+ENDPOINTS_VERSION = 16  # and where
 NO_ID = bytes(16)
 
 
@@ -224,9 +226,18 @@ class Fetch:
                 topic = topics[name, topic_id] = FetchableTopicResponse(name, topic_id)
             topic.partitions.append(data)
         response.responses = list(topics.values())
+        if session.version >= ENDPOINTS_VERSION:
+            self._say_where(response, [each.data for each in found if each.data.error_code])
         if session.id == NO_SESSION:
             session.close()
         self._site.outside.answer(caller, response)
+
+    def _say_where(self, response: FetchResponse, refused: list[PartitionData]) -> None:
+        """Leaders that it names: a client may never have heard of them."""
+        for leader in dict.fromkeys(each.current_leader.leader_id for each in refused):
+            endpoint = self._site.endpoint_of(leader)
+            if endpoint is not None:
+                response.node_endpoints.append(NodeEndpoint(*endpoint))
 
     # ── waiting ──
 

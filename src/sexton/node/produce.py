@@ -29,6 +29,7 @@ from sexton.node.site import Site
 from sexton.node.verification import Question, Verification, Verified, Verify, is_open
 from sexton.protocol.messages.produce import (
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -41,7 +42,7 @@ IMPLICIT_ADD_VERSION = 12
 ABORTABLE_VERSION = 11  # the first that knows TRANSACTION_ABORTABLE
 WATCH_MS = 250  # how often requests that wait are looked at
 MOST_SENT_AWAY = 10_000  # of whom something is remembered; they come again within a second
-CURRENT_LEADER_VERSION = 10  # from here on an answer can say who leads
+CURRENT_LEADER_VERSION = 10  # from here on an answer can say who leads, and where
 TOPIC_ID_VERSION = 13  # from here on topics are named by id
 UNSETTLED = KafkaError.REQUEST_TIMED_OUT  # what a partition's answer says until it is settled
 
@@ -239,7 +240,14 @@ class Produce:
         moved = refused.error == KafkaError.NOT_LEADER_OR_FOLLOWER
         if moved and record is not None and call.version >= CURRENT_LEADER_VERSION:
             result.current_leader = LeaderIdAndEpoch(record.leader, record.leader_epoch)
+            self._say_where(call.response, record.leader)
         self._settle(call, result, refused.error)
+
+    def _say_where(self, response: ProduceResponse, leader: int) -> None:
+        """Once, however many partitions it leads: a client may never have heard of it."""
+        endpoint = self._site.endpoint_of(leader)
+        if endpoint is not None and NodeEndpoint(*endpoint) not in response.node_endpoints:
+            response.node_endpoints.append(NodeEndpoint(*endpoint))
 
     def _settle(self, call: _Call, result: PartitionProduceResponse, error: KafkaError) -> None:
         if call.sent:

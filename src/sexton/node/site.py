@@ -77,3 +77,8 @@ class Site:
         if broker is None or len(broker.endpoint) < 2:
             return "", -1
         return broker.endpoint[0], int(broker.endpoint[1])
+
+    def endpoint_of(self, node: int) -> tuple[int, str, int, str | None] | None:
+        """For an answer that names it as a leader (KIP-951); None: it has not registered."""
+        host, port = self.address_of(node)
+        return None if port < 0 else (node, host, port, self.image.brokers[node].rack)
