@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import __main__ as command
 from benchmarks import page
 from benchmarks.machine import Machine
 from benchmarks.measure import By, Measure
@@ -76,6 +77,19 @@ def test_the_same_benchmark_twice_in_one_run_loses_neither(pages: tuple[Path, Pa
     record(*pages, as_recorded(machine(), GIB, run))
     now, before = (path.read_text(encoding="utf-8") for path in pages)
     assert now.count("\n### decode\n") == before.count(" · decode\n") == 1
+
+
+def test_a_run_with_record_keeps_both_pages(
+    pages: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "PAGE", pages[0])
+    monkeypatch.setattr(command, "HISTORY", pages[1])
+    monkeypatch.setattr(command, "this_machine", machine)
+    monkeypatch.setattr(command, "_run", lambda *_: [raced(0.5, goal=1)])
+    assert [command.main(["decode", *more]) for more in (["--record"], ["--record"], [])] == [0] * 3
+    now, before = (path.read_text(encoding="utf-8") for path in pages)
+    assert now.count("\n### decode\n") == before.count(" · decode\n") == 1
+    assert "sexton was at least as fast 1 times and slower 0" in now
 
 
 def test_the_summary_has_the_worst_case_and_the_best_beside_each_peer() -> None:
