@@ -60,7 +60,7 @@ class Behind(Client):
         self._times -= 1
         return self._old if self._times >= 0 and topics else await super().topology(topics)
 
-    async def topology_by(self, node: int, topics: Iterable[str]) -> Topology:
+    async def topology_by(self, node: int, topics: Iterable[str] | None) -> Topology:
         self._leader_too -= 1
         return self._old if self._leader_too >= 0 else await super().topology_by(node, topics)
 

@@ -57,7 +57,7 @@ def first_hear(
             left -= bool(asked := list(topics or ()))
             return news if left >= 0 and asked else await super().topology(asked)
 
-        async def topology_by(self, node: int, topics: Iterable[str]) -> Topology:
+        async def topology_by(self, node: int, topics: Iterable[str] | None) -> Topology:
             nonlocal left_of_leader
             left_of_leader -= 1
             return news if left_of_leader >= 0 else await super().topology_by(node, topics)
