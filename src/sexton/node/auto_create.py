@@ -1,7 +1,8 @@
 """Topics that come to be because somebody asks for them.
 
 Internal topics are created when the first group or the first transactional id looks for its
-coordinator; others when a client asks for their metadata, if `auto.create.topics.enable` says so.
+coordinator, or when a transaction is the first to name a group; others when a client asks for their
+metadata, if `auto.create.topics.enable` says so.
 Kafka creates the topic and tells the client to ask again. Here the question waits until the topic
 is there, which spares every client of a new cluster a round of retries.
 """

@@ -20,6 +20,7 @@ from sexton.base.partitions import TopicPartition
 from sexton.machines import transaction_messages as machine
 from sexton.machines.transaction_versions import Api, spoken, transaction_version
 from sexton.node.adding import Adder
+from sexton.node.auto_create import AutoCreate
 from sexton.node.coordinators import CONSUMER_OFFSETS, TRANSACTION_STATE, Coordinators
 from sexton.node.outside import Caller
 from sexton.node.producer_ids import ProducerIds
@@ -54,11 +55,13 @@ class Transactions:
         coordinators: Coordinators,
         producer_ids: ProducerIds,
         ids: TransactionCoordinators,
+        auto_create: AutoCreate,
     ) -> None:
         self._site = site
         self._coordinators = coordinators
         self._producer_ids = producer_ids
         self._ids = ids  # who runs each transactional id
+        self._auto_create = auto_create
 
     def init_producer_id(
         self, caller: Caller, request: InitProducerIdRequest, version: int
@@ -195,8 +198,19 @@ class Transactions:
         return {p: others if p in known else unknown for p in partitions}
 
     def add_offsets(self, caller: Caller, request: AddOffsetsToTxnRequest, version: int) -> None:
-        """The group's partition of `__consumer_offsets` joins the transaction."""
+        """The group's partition of `__consumer_offsets` joins the transaction.
 
+        A producer looks for the group's coordinator only afterwards, so it may be the first who has
+        a group at all.
+        """
+        if CONSUMER_OFFSETS in self._site.image.topics:
+            self._add_offsets(caller, request, version)
+        else:
+            self._auto_create.create(
+                CONSUMER_OFFSETS, lambda: self._add_offsets(caller, request, version)
+            )
+
+    def _add_offsets(self, caller: Caller, request: AddOffsetsToTxnRequest, version: int) -> None:
         def finish(error: KafkaError) -> None:
             word = spoken(error, Api.ADD_OFFSETS_TO_TXN, version)
             self._site.outside.answer(caller, AddOffsetsToTxnResponse(error_code=word))

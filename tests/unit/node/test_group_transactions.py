@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
+from sexton.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from sexton.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from sexton.protocol.messages.end_txn import EndTxnRequest
 from sexton.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -25,16 +26,24 @@ OLDER, NEWER = 3, 5  # TxnOffsetCommit of a producer that speaks TV1, and TV2
 
 
 class Writer:
-    def __init__(self) -> None:
+    def __init__(self, knows_group: bool = True) -> None:
         self.cluster = SmallCluster()
         self.cluster.ask(CreateTopicsRequest([CreatableTopic(TOPIC, 1, 1)]), 5)
-        self.of_group = self._find(GROUP, 0)
+        self.of_group = self._find(GROUP, 0) if knows_group else -1
         self.of_transaction = self._find(ID, 1)
         self.cluster.wait(5_000)
         request = InitProducerIdRequest(ID, 60_000)
         answer = self.cluster.ask(request, 4, self.of_transaction)
         assert answer.error_code == 0
         self.producer = (answer.producer_id, answer.producer_epoch)
+
+    def add_offsets(self) -> KafkaError:
+        request = AddOffsetsToTxnRequest(ID, *self.producer, GROUP)
+        return KafkaError(self.cluster.ask(request, 3, self.of_transaction).error_code)
+
+    def find_group(self) -> None:
+        self.of_group = self._find(GROUP, 0)
+        self.cluster.wait(5_000)
 
     def _find(self, name: str, kind: int) -> int:
         for _ in range(100):
@@ -66,6 +75,18 @@ class Writer:
         (answer,) = self.cluster.ask(request, 9, self.of_group).groups
         (found,) = answer.topics[0].partitions
         return KafkaError(found.error_code) if found.error_code else found.committed_offset
+
+
+def test_an_older_producer_names_a_group_that_nobody_has_looked_for() -> None:
+    """Its partition is made then: such a producer looks for the group's coordinator only later."""
+    writer = Writer(knows_group=False)
+    assert "__consumer_offsets" not in writer.cluster.image.topics
+    assert writer.add_offsets() is KafkaError.NONE
+    writer.find_group()
+    assert writer.commit(5, OLDER) is KafkaError.NONE
+    assert writer.committed() is KafkaError.UNSTABLE_OFFSET_COMMIT
+    writer.end(commit=True)
+    assert writer.committed() == 5
 
 
 def test_a_newer_producer_leaves_it_to_us() -> None:
