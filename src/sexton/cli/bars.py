@@ -11,6 +11,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from sexton.report.quantities import whole_seconds
@@ -25,7 +26,7 @@ def open_bar(stderr: TextIO) -> Progress:
         BarColumn(None),
     ]
     if console.width >= NARROWEST:
-        columns.append(Figures())
+        columns.append(Figures(Column(no_wrap=True)))  # the bar gives way
     return Progress(
         *columns,
         console=console,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from sexton.base.errors import ConfigError, CorruptLog, Refused, no_such_topic
 from sexton.base.findings import Finding
@@ -287,6 +288,19 @@ def test_a_bar_tells_how_far_it_is(total: int | None, done: int, unit: str, text
     bar = open_bar(io.StringIO())
     bar.add_task("reading", total=total, completed=done, unit=unit)
     assert Figures().render(bar.tasks[0]).plain == text
+
+
+def test_the_figures_of_a_bar_do_not_break_a_line_of_80_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    figures = "224.2 kB of 2.1 MB, 1 min 12 s left"
+    monkeypatch.setattr(Figures, "render", lambda *_: Text(figures))
+    bar = open_bar(io.StringIO())
+    bar.add_task("reading replicas", total=2_100_000, unit="bytes")
+    drawn = io.StringIO()
+    Console(file=drawn, width=80).print(bar.get_renderable())
+    (line,) = drawn.getvalue().splitlines()
+    assert "━" in line and line.endswith(figures)
 
 
 def test_progress_makes_room_for_rows_on_the_same_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
