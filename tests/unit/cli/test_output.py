@@ -296,7 +296,7 @@ def test_the_figures_of_a_bar_do_not_break_a_line_of_80_columns(
     figures = "224.2 kB of 2.1 MB, 1 min 12 s left"
     monkeypatch.setattr(Figures, "render", lambda *_: Text(figures))
     bar = open_bar(io.StringIO())
-    bar.add_task("reading replicas", total=2_100_000, unit="bytes")
+    bar.add_task("reading replicas", total=2_100_000, completed=1_000_000, unit="bytes")
     drawn = io.StringIO()
     Console(file=drawn, width=80).print(bar.get_renderable())
     (line,) = drawn.getvalue().splitlines()
