@@ -15,6 +15,7 @@ from sexton.cli.durations import milliseconds
 from sexton.cli.live import View
 from sexton.cli.options import BOOTSTRAP_SERVERS
 from sexton.cli.output import Output
+from sexton.cli.writers import Format
 from sexton.machines.guard_events import GuardConfig
 from sexton.report.audit_words import many
 from sexton.report.tables import Cell, Column, Row, number
@@ -81,6 +82,9 @@ _LEAST = (
 DISKS = (
     number("broker"), number("usable_bytes"), number("held_growth_bytes_per_s"),
     number("full_in_s"),
+)  # fmt: skip
+DISKS_FOR_PEOPLE = (
+    number("broker"), number("usable"), number("held growth"), number("full in"),
 )  # fmt: skip
 
 
@@ -160,7 +164,9 @@ def show(out: Output, status: Status, topics: list[TopicStatus] | None = None) -
     shown = status.topics if topics is None else topics
     out.rows("topics", TOPICS, rows_of(status, shown))
     if any(topic.held_back_bytes is not None for topic in shown):
-        out.rows("disks", DISKS, map(_disk_row, status.brokers))
+        people = out.format is Format.table
+        rows = [disk_row(broker, people=people) for broker in status.brokers]
+        out.rows("disks", DISKS_FOR_PEOPLE if people else DISKS, rows)
     out.findings(status.findings)
     out.summarize(
         cluster_id=status.cluster_id,
@@ -220,8 +226,17 @@ def _row_of(status: Status, topic: TopicStatus) -> Row:
     )
 
 
-def _disk_row(broker: BrokerStatus) -> Row:
-    left = broker.seconds_left
+def disk_row(broker: BrokerStatus, *, people: bool) -> Row:
+    from sexton.guard.status import long, size
+
+    left, usable = broker.seconds_left, broker.usable_bytes
+    if people:
+        return (
+            broker.broker,
+            None if usable is None else size(usable),
+            f"{size(round(broker.bytes_per_s))}/s",
+            None if left is None else long(left),
+        )
     return (
         broker.broker,
         broker.usable_bytes,
