@@ -356,7 +356,7 @@ def test_a_value_that_is_no_number_is_named_with_its_offset(
     assert f"{topic}-0, offset 1: the value is 'many', which is not a whole number" in asides
     assert "--skip-unreadable" in asides
     code, said, _asides = validate(topic, "--value", "int", "--skip-unreadable")
-    assert code == 1 and "1 records in which an expression found nothing were left out" in said
+    assert code == 1 and "1 record in which an expression found nothing was left out" in said
 
 
 def test_a_fraction_is_told_how_it_is_read(broker: EmbeddedCluster, validate: Run) -> None:
@@ -435,7 +435,7 @@ def test_records_left_out_as_asked_leave_the_others_judged(
 ) -> None:
     topic = filled(broker, [("k", {"n": 1}), ("k", {"other": 2}), ("k", {"n": 3})])
     code, said, _asides = validate(topic, "--value", "json:n", "--skip-unreadable")
-    assert code == 0 and "1 records in which an expression found nothing were left out" in said
+    assert code == 0 and "1 record in which an expression found nothing was left out" in said
 
 
 # ── what could not be looked at ──

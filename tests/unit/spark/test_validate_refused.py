@@ -84,7 +84,7 @@ def test_what_was_left_out_is_in_the_verdict() -> None:
     assert str(proof(records=2)) == "t is what was promised."
     some = proof(records=3, without_key=1, unreadable=1, first_unreadable=7)
     assert str(some) == "t is what was promised in all that was looked at."
-    assert [each.partition(" were")[0] for each in some.page.limits] == [
-        "1 records in which an expression found nothing",
-        "1 records without a key",
+    assert [each.partition(" was")[0] for each in some.page.limits] == [
+        "1 record in which an expression found nothing",
+        "1 record without a key",
     ]
