@@ -1,7 +1,7 @@
 """What may a cleaner remove? The fate of each batch, before a single record is looked at.
 
-Which tombstones and markers a pass is free to remove it is told (`cleaner_bounds`). Everything here
-is about batches and their headers; `cleaner_kernels.mark` then judges records.
+`cleaner_bounds` says which tombstones and markers a pass is free to remove. Everything here is
+about batches and their headers; `cleaner_kernels.mark` then judges records.
 """
 
 from __future__ import annotations

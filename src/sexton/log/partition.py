@@ -268,7 +268,7 @@ class PartitionLog:
         self._changed = False
 
     def _flush_appended(self, now_ms: int) -> None:
-        """Who sent it cannot be told that this failed: it is in the log, and will be served."""
+        """Its sender cannot be told that this failed: it is in the log, and will be served."""
         try:
             self.flush(now_ms)
         except Refused as error:

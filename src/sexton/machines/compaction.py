@@ -221,9 +221,9 @@ class Leader:
         Offsets from its end on will be given a second time: whatever was known of them, and agreed
         on, was about other records. (Whoever else leads later has copied this log, or has it.)
 
-        It may be of before an earlier loss, after which others led: then the controller has `known`
-        of less since. What was agreed on before is proposed once more, and not relied on until it
-        is written down again.
+        This log may be from before an earlier loss, after which others led: then the minima that
+        the controller has `known` since are lower. What was agreed on before is proposed once more,
+        and not relied on until it is written down again.
         """
         if self.began_in >= self.lost_in:
             return []

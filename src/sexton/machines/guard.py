@@ -133,8 +133,8 @@ class Guard:
         return NEVER if self._is_long(noted_ms - now_ms) else noted_ms
 
     def _notice_gap(self, before_ms: int, now_ms: int) -> None:
-        """Who left and came back while nobody looked has left no trace. Before the first guard of
-        all there was nobody who could have: that needs no telling."""
+        """A replica that left and came back while nobody looked has left no trace. That nobody
+        looked before the first guard of all needs no telling."""
         if before_ms != NEVER and now_ms - before_ms > self.gap[1] - self.gap[0]:
             self.gap = before_ms, now_ms
 

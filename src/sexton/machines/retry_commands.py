@@ -1,8 +1,8 @@
 """What may an operator ask for, and who does it?
 
 Only the owner of a task writes to its lock partition. So a command is a record in the retry topic;
-the owner reads it there, does it in its next round and deletes it in the same transaction, which
-also says so if there was nothing to do, for the message had been handled meanwhile:
+the owner reads it there, does it in its next round and deletes it in the same transaction. If there
+was nothing to do, because the message had been handled meanwhile, the tombstone says so:
 
     redrive   attempts start again at none, and it is due at once; in its place, not behind others
     discard   it is settled: nothing more is written about it

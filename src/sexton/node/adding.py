@@ -2,8 +2,8 @@
 
 A coordinator takes one step of a transaction at a time. But the leaders of all the partitions that
 a producer writes to ask at once (KIP-890), and the first of them while the markers of the last
-transaction are still being written. Who were sent away with CONCURRENT_TRANSACTIONS would send the
-producer away, too, which tries again after a tenth of a second: longer than all the rest takes.
+transaction are still being written. A leader that is refused with CONCURRENT_TRANSACTIONS refuses
+the producer in turn, which tries again after a tenth of a second: longer than all the rest takes.
 
     leader 1 ── add a-0 ──▶ │         │ ── Ongoing a-0 ──────────▶ log
     leader 2 ── add a-1 ──▶ │ waiting │        (replicated)

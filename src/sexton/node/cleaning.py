@@ -9,7 +9,7 @@ The bounds are those that the replica knows when the pass begins: MTRO and MXRO 
 that takes its time still removes nothing it should not. One pass at a time; a log that cannot be
 cleaned says why and does not hold up the others.
 
-Who does not want to wait sends `CleanNow`: the logs it names are cleaned one after the other, dirty
+`CleanNow` does not wait for any of that: the logs it names are cleaned one after the other, dirty
 enough or not, and the answer comes when the last one is done.
 """
 

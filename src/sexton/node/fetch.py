@@ -295,7 +295,7 @@ def registered(replica: Replica, role: Leading, node: int, asked: FetchPartition
 def last_stable(log: PartitionLog) -> int:
     """As consumers are told of it: never below where the log starts, as in Kafka.
 
-    An open transaction may begin there. Who went to its beginning would be sent away every time.
+    An open transaction may begin below that: a reader sent there would be refused every time.
     """
     return max(log.last_stable_offset, min(log.log_start_offset, log.high_watermark))
 

@@ -11,8 +11,8 @@ it, and the others with REQUEST_TIMED_OUT: what was not replicated in time may s
 
 The first batch of a transaction in a partition is appended only after the transaction's coordinator
 has said that the transaction is ongoing there. Otherwise a batch that was delayed on the network
-could open a transaction that nobody will ever end, and hold up every read_committed reader. Who was
-sent away meanwhile comes again, and what it sent behind that batch must not be written before it.
+could open a transaction that nobody will ever end, and hold up every read_committed reader. A batch
+that is refused meanwhile is sent again, and what came behind it must not be written before it.
 """
 
 from __future__ import annotations

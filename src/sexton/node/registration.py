@@ -6,8 +6,9 @@ The controller keeps a heartbeat until there is news, so a change arrives as soo
 Whoever is told that its registration has been replaced, or was away for so long that it was fenced,
 registers again or goes on; its replicas do what the records say in any case.
 
-Who is about to be stopped says so with its heartbeats (Kafka's controlled shutdown): the controller
-has others lead what it leads and takes it out of every ISR, and tells it when everybody knows.
+A broker that is about to be stopped says so with its heartbeats (Kafka's controlled shutdown): the
+controller has others lead what it leads and takes it out of every ISR, and tells it when everybody
+knows.
 
 Before it does anything to its logs it looks whether this is the cluster they are of (`owner`), and
 whether the controller still knows what it once decided about them.

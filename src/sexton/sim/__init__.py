@@ -10,5 +10,5 @@
     replay, shrinking    a failure again, and with as few faults as it takes
     search, small_*      three replicas and a few records: every history there is
 
-Who judges never asks the code that is judged.
+The judges never ask the code that they judge.
 """

@@ -8,11 +8,10 @@ Each micro-batch is one Kafka transaction, in three stages:
     encode (many tasks) ──▶ record batches ──shuffle──▶ one sender ──▶ Kafka
       rows in, bytes out: may run twice                  └─ its answer ─▶ driver commits
 
-or, if the last was not large, in one (see `sink_ways`): a task that reads, encodes and sends, or
-reads what the driver sends.
-What the sender and the driver say to Kafka is in `sink_protocol`, and why that is enough. Whatever
-fails, the batch is run again: here a few times (`sink_insisting`), then by whoever starts the query
-again from its checkpoint.
+or, if the last batch was not large, in one (`sink_ways`): a task reads, encodes and sends, or it
+reads and the driver does the rest. What the sender and the driver say to Kafka is in
+`sink_protocol`, and why that is enough. Whatever fails, the batch is run again: here a few times
+(`sink_insisting`), then by whoever starts the query again from its checkpoint.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ Why it is right: no two attempts share an epoch. Only the driver commits, and on
 which one whole attempt has finished; if a later attempt has begun, that epoch is fenced and the
 commit fails. The marker is read after the epoch was taken, so no earlier attempt can commit behind
 our back. A coordinator that was replaced and has not noticed may have told it, and know nothing of
-the last batch. So it is held against what the new one replaces, by the word of whoever takes the
-new one: nobody does who was replaced. Whatever fails, wherever it fails: run the batch again, and
-the marker decides.
+the last batch. So it is compared with the marker that the new one replaces, by the word of the
+coordinator that takes the new one: one that was replaced takes nothing. Whatever fails, wherever it
+fails: run the batch again, and the marker decides.
 
 Several senders are one attempt: the first does 1 and 2 and tells the others, who then do 3 and 4,
 each for partitions of its own. The driver takes their answers only if all are there, with the same
