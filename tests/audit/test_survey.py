@@ -387,6 +387,25 @@ def _batches(log: Path) -> Iterator[tuple[int, int]]:
         position = after
 
 
+def test_nor_are_those_of_another_topic_of_that_name_taken_for_read(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """It was deleted and made again since the audit was interrupted, and is just as long."""
+    journal = tmp_path / "journal"
+    with pytest.raises(KeyboardInterrupt):
+        run_survey(wanted(cluster), Counting(stop_after=4), journal=journal)
+    cluster.delete_topic(TOPIC)
+    cluster.create_topic(TOPIC, [[1, 2, 3], [2, 3, 1]], {"cleanup.policy": "compact"})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in range(500):
+        producer.produce(TOPIC, f"other {number}", f"key {number}", partition=number % 2)
+    assert producer.flush(30) == 0
+    rest = Counting()
+    survey = run_survey(wanted(cluster), rest, journal=journal)
+    assert len(rest.ran) == 6, "each replica of this one"
+    assert not list(survey.findings) and not list(survey.unread)
+
+
 @pytest.fixture
 def four() -> Iterator[EmbeddedCluster]:
     """Broker 1 is cut off. Since then broker 4 has a copy of one topic, and there is a new one."""

@@ -7,6 +7,9 @@ Replicas that are in the journal are not read again. Comparing them later with o
 offsets up to which they are compared are in the journal too, and whatever differs is looked at
 again on all replicas before anything is said.
 
+What was read of a topic that was deleted since says nothing of one that has its name now, nor
+what was read of another cluster at the same address: it is read anew.
+
 A line that was cut off by a crash is dropped. A journal of another audit is refused.
 """
 
@@ -14,7 +17,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sexton import __version__
@@ -37,12 +42,24 @@ class Journal:
         self.seed: int | None = None
         self.groups: dict[TopicPartition, tuple[Group, ...]] = {}
         self.facts: dict[Place, ReplicaFacts] = {}
+        self._ids: dict[str, str] = {}  # of the topics that were planned
         if path.exists():
             self._load()
 
-    def begin(self, seed: int, groups: dict[TopicPartition, tuple[Group, ...]]) -> None:
-        """Writes the first line, unless this audit goes on with an earlier one."""
+    def begin(
+        self,
+        seed: int,
+        groups: dict[TopicPartition, tuple[Group, ...]],
+        ids: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Writes the first line, unless this audit goes on with an earlier one.
+
+        `ids` tell of each topic which one it is. What was read of another of its name is forgotten.
+        """
         if self.seed is not None:
+            others = {topic for topic, told in ids.items() if self._ids.get(topic, "") != told}
+            self.groups = {at: each for at, each in self.groups.items() if at.topic not in others}
+            self.facts = {at: each for at, each in self.facts.items() if at[0].topic not in others}
             return
         self.seed, self.groups = seed, groups
         head = {
@@ -51,6 +68,7 @@ class Journal:
             "by": __version__,
             "wanted": self._wanted,
             "seed": seed,
+            "ids": dict(ids),
             "groups": [
                 {"scope": group.scope.to_json(), "nodes": list(group.nodes)}
                 for each in groups.values()
@@ -80,7 +98,7 @@ class Journal:
         if head["wanted"] != self._wanted:
             hint = "repeat that audit, or delete the file to begin anew"
             raise ConfigError(str(self._path), "is the journal of an audit of other things", hint)
-        self.seed = int(head["seed"])
+        self.seed, self._ids = int(head["seed"]), head.get("ids", {})
         for each in head["groups"]:
             scope = Scope.from_json(each["scope"])
             group = Group(scope, tuple(each["nodes"]))

@@ -78,6 +78,7 @@ class PartitionPlan:
     groups: tuple[Group, ...]
     unreadable: tuple[tuple[int, str], ...]  # (broker, why)
     sizes: Mapping[int, int] = field(default_factory=dict)  # bytes, of those whose size is known
+    topic_id: str = ""  # empty: nobody says
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,8 @@ async def plan(client: Client, wanted: Wanted, seed: int | None = None) -> Plan:
 
     planned = await asyncio.gather(*map(one, sampled))
     sized = await _with_sizes(client, planned)
+    ids = {topic.name: topic.topic_id.hex() for topic in topology.topics.values()}
+    sized = [replace(each, topic_id=ids[each.partition.topic]) for each in sized]
     left_out = len(places) - len(sampled)
     return Plan(topology.cluster_id, tuple(sized), left_out, seed, hidden)
 

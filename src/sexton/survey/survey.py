@@ -148,7 +148,10 @@ class _Audit:
     def run(self, plan: Plan) -> Survey:
         started_ms = _now_ms()
         self._watcher.planned(plan)
-        cases = [Case(self._with_journal(each, plan)) for each in plan.partitions]
+        if self._journal is not None:
+            groups = {each.partition: each.groups for each in plan.partitions}
+            self._journal.begin(plan.seed, groups, _ids(plan))
+        cases = [Case(self._with_journal(each)) for each in plan.partitions]
         self._first(cases)
         doubted = take_for_plain if self._wanted is None else take_for_compacted
         self._first([case for case in cases if doubted(case)])
@@ -170,11 +173,10 @@ class _Audit:
         ended_ms = _now_ms()
         return Survey(plan.cluster_id, partitions, plan.left_out, started_ms, ended_ms, plan.hidden)
 
-    def _with_journal(self, planned: PartitionPlan, plan: Plan) -> PartitionPlan:
+    def _with_journal(self, planned: PartitionPlan) -> PartitionPlan:
         """What an earlier run of this audit wanted to compare stays what is compared."""
         if self._journal is None:
             return planned
-        self._journal.begin(plan.seed, {each.partition: each.groups for each in plan.partitions})
         groups = self._journal.groups.get(planned.partition, ())
         nodes = {node for group in groups for node in group.nodes}
         # Replicas may have come or gone since then: all that are there now must be compared.
@@ -289,6 +291,13 @@ class _Audit:
                 await judge_opened(client, cases)
         for case in cases:
             case.findings[:] = merged(case.findings)
+
+
+def _ids(plan: Plan) -> dict[str, str]:
+    """Of each topic, with that of its cluster: an old Kafka has none of topics."""
+    return {
+        each.partition.topic: f"{plan.cluster_id or ''}/{each.topic_id}" for each in plan.partitions
+    }
 
 
 def _policies(groups: Sequence[Group]) -> set[tuple[bool, bool]]:
