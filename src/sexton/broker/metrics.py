@@ -38,7 +38,7 @@ METRICS: dict[str, tuple[str, str]] = {
         "gauge", "Brokers that may lead and be in sync.",
     ),
     "kafka_controller_kafkacontroller_fencedbrokercount": (
-        "gauge", "Brokers that are registered and not heard of.",
+        "gauge", "Brokers that are registered but not heard from.",
     ),
     "kafka_controller_kafkacontroller_activecontrollercount": (
         "gauge", "1 while the controller runs.",
@@ -49,7 +49,7 @@ METRICS: dict[str, tuple[str, str]] = {
         "gauge", "Partitions without a leader.",
     ),
     "kafka_controller_kafkacontroller_preferredreplicaimbalancecount": (
-        "gauge", "Partitions that another replica than the preferred one leads.",
+        "gauge", "Partitions led by a replica other than the preferred one.",
     ),
     "kafka_controller_controllerstats_uncleanleaderelections_total": (
         "counter", "Elections that lost records.",

@@ -52,7 +52,7 @@ def command(
     reach = Reach(bootstrap, settings, command_config, data)
     with Output("guard panic", format, reached=reach.options) as out:
         if not off:
-            consent("guard panic", "stop cleaning of all topics", yes)
+            consent("guard panic", "stop cleaning all topics", yes)
 
         async def act(client: RovingClient) -> Panicked:
             from sexton.guard import panic

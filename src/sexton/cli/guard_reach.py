@@ -68,7 +68,7 @@ DoubtOption = Annotated[
     ),
 ]
 DEFAULT_MEMORY = "_sexton_guard"
-NOT_YET = "is not set back yet: a guard that said it would may be at it; run it again in a minute"
+NOT_YET = "is not set back yet: a guard that announced it may be doing it; run it again in a minute"
 TOPICS = (
     Column("topic"), Column("state"), Column("since"), Column("why"),
     Column("previous_min", spare=True), Column("previous_max", spare=True),
@@ -183,7 +183,7 @@ def view_of(status: Status) -> View:
     """For --watch; findings have no room there, but are counted."""
     told = [f"topics {len(status.topics)}", f"held {_held(status.topics)}"]
     if status.findings:
-        told.append(f"{many(len(status.findings), 'finding')} (without --watch they are told)")
+        told.append(f"{many(len(status.findings), 'finding')} (run without --watch to see them)")
     rows = rows_of(status, status.topics)
     return View(", ".join(told), TOPICS, rows, keys=1, bad=_is_bad, least=_LEAST)
 

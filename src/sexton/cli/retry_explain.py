@@ -118,7 +118,7 @@ def story(key: str, locks: list[Lock], options: str) -> list[str]:
         if held.not_before_ms > time.time() * 1000:
             lines.append(f"It is tried again at {when(held.not_before_ms)}.")
         else:
-            lines.append("It is due: an instance that runs tries it now.")
+            lines.append("It is due: a running instance tries it now.")
     else:
         lines.append(f"{first.text} has not been tried yet, and is due.")
     if behind:

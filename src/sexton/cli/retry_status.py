@@ -123,7 +123,7 @@ def _tell_held(out: Output, seen: Seen) -> None:
                 "retry-held",
                 "warning",
                 str(seen.name),
-                f"held, with all that comes behind, until somebody decides: {count}",
+                f"held until somebody decides, with all that waits behind: {count}",
                 {"held": count},
                 "`sexton retry locks --first` says why they failed; then redrive or skip them",
             )

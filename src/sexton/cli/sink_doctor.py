@@ -238,7 +238,7 @@ def _expires(found: Checkup) -> Finding | None:
     )
     remedy = (
         "a job's id may be used again then; a stream would be refused, and wants the number of its "
-        "last batch (after_batch): let it write before, or raise offsets.retention.minutes"
+        "last batch (after_batch): let it write before then, or raise offsets.retention.minutes"
     )
     return Finding("marker-expires", "warning", found.pipeline, message, {}, remedy)
 

@@ -19,22 +19,22 @@ METRICS: dict[str, tuple[str, str]] = {
         "gauge", "When the cluster was last seen, in seconds since 1970.",
     ),
     "sexton_guard_reaction_seconds": (
-        "gauge", "At worst, from a replica's leaving the ISR to the freeze.",
+        "gauge", "Worst time from a replica's leaving the ISR to the freeze.",
     ),
     "sexton_guard_topics": ("gauge", "Compacted topics, by state."),
     "sexton_guard_unprotected_topics": (
         "gauge", "Compacted topics whose delete.retention.ms is shorter than the reaction.",
     ),
     "sexton_guard_frozen_since_seconds": (
-        "gauge", "Of a topic that is not free: since when, in seconds since 1970.",
+        "gauge", "Since when a topic has not been free, in seconds since 1970.",
     ),
     "sexton_guard_held_back_bytes": (
         "gauge", "How much a frozen topic has grown since, on all brokers together.",
     ),
     "sexton_guard_disk_seconds_left": (
-        "gauge", "Until a broker's disk is full, if its frozen topics go on growing so.",
+        "gauge", "Time until a broker's disk is full, if its frozen topics keep growing so.",
     ),
-    "sexton_guard_findings": ("gauge", "What people should know of, by code and severity."),
+    "sexton_guard_findings": ("gauge", "Findings, by code and severity."),
     "sexton_guard_rounds_total": ("counter", "Looks at the cluster, by outcome."),
     "sexton_guard_requests_total": ("counter", "Requests to brokers, by API."),
     "sexton_guard_notes_total": ("counter", "Notes that were written to the memory, by state."),

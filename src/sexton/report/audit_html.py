@@ -318,7 +318,7 @@ def _legend(picture: Picture, finding: AuditFinding) -> str:
         "dashed box: not decided yet": any(
             slot.shown is None and slot.kind in ("value", "tombstone") for slot in slots
         ),
-        "dashed line: nothing is held": "gap" in roles,
+        "dashed line: no record": "gap" in roles,
         "⋯: not drawn": "folded" in roles,
         "LSO: last stable offset": any(row.stable_at is not None for row in picture.rows),
         "HW: high watermark": any(row.high_at is not None for row in picture.rows),

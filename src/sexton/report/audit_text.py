@@ -54,17 +54,17 @@ KEY_WIDTH = 6  # characters of a key, if that tells them apart
 _STANDINGS = {"right": "✓", "wrong": "✗", "unknown": " "}
 _ROLES = {"gap": "·", "removed": "×", "before": "before", "past": "past LSO", "unseen": "not read"}
 _KEY = (
-    ("·", "nothing is held"),
+    ("·", "no record"),
     ("×", "removed by cleaning"),
     ("( )", "hidden from read_committed"),
     ("?", "not decided for read_committed"),
     ("∅", "a delete"),
     ("⋯", "not drawn"),
 )
-_WITH_KEYS = "key=digits of its value's hash"
+_WITH_KEYS = "key=start of its value's hash"
 _DIGITS = {
-    True: "k the key in question, other keys and values as digits of their hash",
-    False: "keys and values as digits of their hash",
+    True: "k the key in question, other keys and values as the start of their hash",
+    False: "keys and values as the start of their hash",
 }
 
 

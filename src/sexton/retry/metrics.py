@@ -35,7 +35,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "sexton_retry_reaped_total": ("counter", "Stale locks that a start has released."),
     "sexton_retry_commits_total": ("counter", "Transactions, by how they ended."),
     "sexton_retry_starts_total": ("counter", "Start-ups of partitions, by what made them needed."),
-    "sexton_retry_reports_total": ("counter", "Things that people should know of, by code."),
+    "sexton_retry_reports_total": ("counter", "Reports of what needs attention, by code."),
 }
 _TOTAL = re.compile("sexton_retry_(.*)_total")
 COUNTERS = tuple(found[1] for name in METRICS if (found := _TOTAL.fullmatch(name)))

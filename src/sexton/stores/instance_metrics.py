@@ -28,7 +28,8 @@ def _lines(
         some = [(_of(who, each), each.lag) for each in tasks if each.state == state]
         yield from _family(name, "gauge", words, some)
     positions = [(_of(who, each), each.position) for each in tasks]
-    yield from _family("changelog_position", "gauge", "Up to where a local store is", positions)
+    words = "Position of a local store in its changelog"
+    yield from _family("changelog_position", "gauge", words, positions)
 
 
 _LAGS = (
@@ -44,7 +45,8 @@ def _whole(numbers: Numbers, generation: int) -> Iterator[tuple[str, str, str, f
     yield "commits_total", "counter", "Transactions that Kafka confirmed", numbers.commits
     yield "commit_seconds_sum", "counter", "Time of all commits", numbers.commit_seconds_sum
     yield "commit_seconds_p50", "gauge", "Median of the last commits", percentile(took, 0.5)
-    yield "commit_seconds_p99", "gauge", "Of the last, 1 % took longer", percentile(took, 0.99)
+    words = "99th percentile of the last commits"
+    yield "commit_seconds_p99", "gauge", words, percentile(took, 0.99)
     yield "promotions_total", "counter", "Tasks that became active here", numbers.promotions
     words = "Longest of the last promotions"
     yield "promotion_seconds_max", "gauge", words, percentile(promoted, 1.0)
@@ -55,7 +57,7 @@ def _whole(numbers: Numbers, generation: int) -> Iterator[tuple[str, str, str, f
     yield "restored_records_total", "counter", words, numbers.restored_records
     words = "Bytes of changelogs that promotions had to read"
     yield "restored_bytes_total", "counter", words, numbers.restored_bytes
-    yield "generation", "gauge", "Of the consumer group", generation
+    yield "generation", "gauge", "Generation of the consumer group", generation
 
 
 def _of(who: Labels, task: TaskStatus) -> Labels:

@@ -226,7 +226,7 @@ def test_a_question_to_nobody_is_answered_by_what_to_add() -> None:
     command = f"{sys.executable} -m sexton.cli.main guard panic -b localhost:1 <&-"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: --yes: is needed to stop cleaning of all topics")
+    assert done.stderr.startswith("error: --yes: is needed to stop cleaning all topics")
 
 
 @pytest.mark.parametrize(

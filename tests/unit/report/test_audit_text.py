@@ -50,11 +50,11 @@ def test_the_logs_are_drawn_below_each_other() -> None:
         f"✓ broker 1  a={v}  ·       ·   c={v}",
         f"✗ broker 3  a={v}  k={v}  ·   c={v}",
         "  on all: LSO 20, HW 20",
-        "  · nothing is held, key=digits of its value's hash",
+        "  · no record, key=start of its value's hash",
     ]
     legend = picture_lines(finding, PAGE, 80)[-2:]
     assert " ".join(line.strip() for line in legend).endswith(
-        "k the key in question, other keys and values as digits of their hash"
+        "k the key in question, other keys and values as the start of their hash"
     )
     assert "in question" not in " ".join(picture_lines(STUCK, PAGE, 80)), "there is no such key"
 
