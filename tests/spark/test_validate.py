@@ -120,7 +120,7 @@ def test_an_expression_may_be_a_fraction_or_a_time(
 @pytest.mark.parametrize(
     ("asked", "complaint"),
     [
-        ({}, "does not know what has to hold"),
+        ({}, "is not told what must hold"),
         ({"value": "cast(value as string)"}, "is string"),
         ({"value": COUNT, "table": "x"}, "not with a DataFrame"),
         ({"value": COUNT, "isolation_level": "serializable"}, "read_committed or"),
@@ -129,7 +129,7 @@ def test_an_expression_may_be_a_fraction_or_a_time(
         ({"value": COUNT, "until_ms": 5}, "not with a DataFrame"),
         ({"value": COUNT, "checkpoint": "kept"}, "checkpoint: goes with a DataFrame that is a st"),
         ({"value": COUNT, "on_finding": print}, "on_finding: goes with a DataFrame that is a st"),
-        ({"id": IDENTITY, "rising": True}, "says how value has to be"),
+        ({"id": IDENTITY, "rising": True}, "needs value"),
         ({"sequence": f"({COUNT}) / 1"}, "sequence: is double, and a sequence counts in whole"),
     ],
 )

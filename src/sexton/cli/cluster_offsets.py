@@ -85,7 +85,7 @@ def command(
         found = _look(reach, topics, internal, out)
         out.rows("replicas", REPLICAS, _rows(found))
         if not found:
-            out.say(f"There is no topic yet{'' if internal else ', but for internal ones'}.")
+            out.say(f"There are no topics yet{'' if internal else ', except internal ones'}.")
         for each in found:
             if each.get("uncleanable"):
                 out.finding(_uncleanable(each))

@@ -93,7 +93,7 @@ def command(
         raise ConfigError("--delete", "does not go with --create", "do one, then the other")
     if not create and (partitions or replication_factor or configs):
         why = "go with --create only"
-        hint = "to make a topic: sexton cluster topics NAME --create"
+        hint = "to create a topic: sexton cluster topics NAME --create"
         raise ConfigError("--partitions, --replication-factor, --config", why, hint)
 
     async def work(client: Client) -> Topology:
@@ -119,7 +119,9 @@ def command(
         elif not delete:
             out.rows("topics", TOPICS, _topics(topology))
             if not topology.topics:
-                out.say("There is no topic yet: `sexton cluster topics NAME --create` makes one.")
+                out.say(
+                    "There are no topics yet: `sexton cluster topics NAME --create` creates one."
+                )
         if delete:
             out.say(f"deleted: {', '.join(topics or ())}")
             out.summarize(deleted=len(topics or ()))

@@ -134,7 +134,7 @@ class _Run:
         if not await repair.is_gone():
             return notes
         self.forsaken = True
-        self.out.say(f"{notes.topic} has been deleted since a repair of it began: that is over.")
+        self.out.say(f"{notes.topic} was deleted after its repair began: that is over.")
         if self.request.dry_run:
             self.out.say("Its settings on brokers would be restored.")
             return None

@@ -178,10 +178,10 @@ def forgetful(guard: Guard, topic: str) -> Finding | None:
         return None
     options, alone = watched.options, not watched.sight.replicated and len(guard.brokers) > 1
     if options is not None and options.cleanup_policy != "compact":
-        message = "notes are deleted when they are old, and what they speak of stays frozen then"
+        message = "old notes are deleted, and topics that they are about then stay frozen"
         remedy = "set its cleanup.policy to compact"
     elif alone:
-        message = "one broker has all notes: without its disk what is frozen stays so"
+        message = "one broker has all notes: without its disk, frozen topics stay frozen"
         remedy = "add replicas to it: `sexton cluster reassign`, or kafka-reassign-partitions"
     else:
         return None

@@ -52,9 +52,9 @@ class Frame:
 
         if not any((rules.value, rules.sequence, rules.id)):
             hint = "give value=, sequence= or id="
-            raise ConfigError("validate", "does not know what has to hold", hint)
+            raise ConfigError("validate", "is not told what must hold", hint)
         if rules.rising == "rising" and rules.value is None:
-            raise ConfigError("rising", "says how value has to be", "give value=")
+            raise ConfigError("rising", "needs value", "give value=")
         self._df, self._rules, self._most_keys = df, rules, most_keys
         self._show_keys = show_keys
         self._asked = {

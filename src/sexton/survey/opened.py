@@ -73,7 +73,7 @@ async def judge_opened(client: Client, cases: list[Case]) -> None:
             for each in may_hang(first, second, unknown, now_ms=now_ms, longest_ms=longest_ms):
                 case.undecided.append(
                     f"a transaction of producer {each.producer_id} is open from offset "
-                    f"{each.start_offset} on, and nobody tells us whether it will end: {unsure}"
+                    f"{each.start_offset} on, and whether it will end is not known: {unsure}"
                 )
 
 

@@ -65,7 +65,7 @@ def check_question(
     if table is not None:
         _check_whole(words, "table", since=since, partition=partition)
     if settle and not rules.complete:
-        why = f"says how long a record may take to be here, and goes with {words.name('complete')}"
+        why = f"says how long a record may take to arrive, and needs {words.name('complete')}"
         raise ConfigError(words.name("settle"), why, "ask for both, or for neither")
     if rules.complete:
         _check_complete(rules, words)
@@ -79,12 +79,12 @@ def _check_rules(rules: Rules, words: Words, table: Path | None) -> None:
     if rules.rising == "rising" and rules.value is None:
         value = words.name("value")
         hint = f"name it: {words.given('value', 'json:n')}"
-        raise ConfigError(words.name("rising"), f"says how {value} has to be", hint)
+        raise ConfigError(words.name("rising"), f"needs {value}", hint)
     asked = (rules.value, rules.sequence, rules.id, table)
     if not any(each is not None for each in asked) and not rules.compare_isolation:
         examples = {"value": "json:count", "id": "json:id", "sequence": "int", "table": "PATH"}
         hint = ", ".join(words.given(*each) for each in examples.items())
-        raise ConfigError(words.asker, "does not know what has to hold", f"such as {hint}")
+        raise ConfigError(words.asker, "is not told what must hold", f"such as {hint}")
     for option in ("value", "sequence"):
         expression = getattr(rules, option)
         if expression is not None:
@@ -131,7 +131,7 @@ def _check_table(rules: Rules, words: Words, table: Path | None, table_value: st
     if table is None:
         if table_value is not None:
             hint = f"name it: {words.given('table', 'PATH')}"
-            raise ConfigError(words.name("table_value"), "is a column of no table", hint)
+            raise ConfigError(words.name("table_value"), "needs a table", hint)
         return
     if table_value is not None and rules.rising == "rising":
         column = words.name("table_value")

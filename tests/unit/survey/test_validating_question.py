@@ -30,8 +30,8 @@ def refusal(rules: Rules, words: Words, **given: Any) -> ConfigError:
 @pytest.mark.parametrize(
     ("rules", "given", "subject", "why"),
     [
-        (Rules(), {}, None, "does not know what has to hold"),
-        (Rules(id="key", rising="rising"), {}, "rising", "says how"),
+        (Rules(), {}, None, "is not told what must hold"),
+        (Rules(id="key", rising="rising"), {}, "rising", "needs "),
         (Rules(value="int", source="s"), {}, "source", "by which records are recognized"),
         (Rules(value="jsn:x"), {}, "value", "is not understood"),
         (Rules(id="key", source_id="jsn:x", source="s"), {}, "source_id", "is not understood"),
@@ -40,7 +40,7 @@ def refusal(rules: Rules, words: Words, **given: Any) -> ConfigError:
         (Rules(id="key", source="s", complete=True), {"since": True}, "complete", "whole topic"),
         (Rules(id="key", source="s"), {"settle": True}, "settle", "how long a record may take"),
         (Rules(), {"table": HERE, "table_value": "n"}, "table_value", "needs"),
-        (Rules(value="int"), {"table_value": "n"}, "table_value", "is a column of no table"),
+        (Rules(value="int"), {"table_value": "n"}, "table_value", "needs a table"),
         (
             Rules(value="int", rising="rising"),
             {"table": HERE, "table_value": "n"},
