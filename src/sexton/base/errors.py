@@ -76,7 +76,7 @@ class ConfigError(SextonError):
 
 def no_such_topic(*names: str) -> ConfigError:
     """The mistake that is made most often, in the same words by everybody."""
-    hint = "`sexton cluster topics` with the same -b lists those that exist"
+    hint = "`sexton cluster topics` lists those that exist, with the same -b"
     if any(":" in name for name in names):  # as one names a partition elsewhere
         hint = "whole topics are meant here: leave out the colon and the partition"
     return ConfigError(", ".join(names), "there is no such topic", hint)

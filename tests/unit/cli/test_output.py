@@ -426,10 +426,10 @@ def test_a_command_that_people_are_told_works_as_it_stands() -> None:
     said, failed = told(Format.table, options)
     assert said.count(f"(`sexton audit -t t {options}`), see `--format`, then") == 2
     assert said.count(f"`sexton guard thaw t --audited {options}`\n") == 2
-    assert failed.endswith(f"hint: see `sexton cluster topics {options}` for those there are\n")
+    assert failed.endswith(f"hint: `sexton cluster topics {options}` lists those that exist\n")
     said, failed = told(Format.table, "")
     assert said.count(f"→ {remedy}\n") == 2
-    assert "`sexton cluster topics` for those there are, with the same -b" in failed
+    assert "`sexton cluster topics` lists those that exist, with the same -b" in failed
     said, _ = told(Format.json, options)
     assert [each["remedy"] for each in json.loads(said)["findings"]] == [remedy] * 2
 
