@@ -67,6 +67,13 @@ class ExactlyOnceWriter:
         self._trigger = how
         return self
 
+    def outputMode(self, mode: str) -> Self:  # noqa: N802
+        """Append is what there is: a row that was written stays as it is."""
+        if mode.lower() != "append":
+            hint = "leave it out; an aggregation with a watermark gives each window once"
+            raise ConfigError("outputMode", f"is {mode!r}, and rows can only be appended", hint)
+        return self
+
     def queryName(self, name: str) -> Self:  # noqa: N802  Spark's spelling
         """Names the pipeline, too: its checkpoint belongs to it."""
         self._name = name

@@ -42,7 +42,8 @@ def written(types: Mapping[str, str], topic: str | None) -> list[str]:
     """Of columns with such types; ConfigError if they cannot be written."""
     _refuse_slips(types, topic)
     if "value" not in types:
-        hint = f"the DataFrame has {', '.join(types)}; as in df.selectExpr('to_json(*) AS value')"
+        example = "df.selectExpr('to_json(struct(*)) AS value')"
+        hint = f"the DataFrame has {', '.join(types)}; as in {example}"
         raise ConfigError("value", "there is no such column", hint)
     if topic is None and "topic" not in types:
         raise ConfigError("topic", "is neither given nor a column", "give topic=, or the column")

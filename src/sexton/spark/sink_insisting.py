@@ -67,14 +67,19 @@ def insist(
                 raise
             if isinstance(error, TooSlow):
                 timeout_ms, slow = timeout_ms * 2, error
-            why = (str(error).strip() or repr(error)).splitlines()[0]
             _LOG.warning(
                 "pipeline=%s batch=%d attempt=%d failed=%s",
-                plan.batch.pipeline, plan.batch.number, number, why,
+                plan.batch.pipeline, plan.batch.number, number, in_one_line(error),
             )  # fmt: skip
             if final is not None:  # together these pauses are as long as a broker is waited for
                 rest(settings.patience.timeout_ms / (settings.attempts - 1), is_wanted)
     raise AssertionError("there is at least one attempt")
+
+
+def in_one_line(error: Exception) -> str:
+    """A task's error comes with its traceback, which ends with what it was."""
+    lines = (str(error).strip() or repr(error)).splitlines()
+    return lines[-1 if any(line.startswith("Traceback") for line in lines) else 0]
 
 
 def rest(for_ms: float, is_wanted: IsWanted) -> bool:

@@ -30,6 +30,13 @@ def test_the_value_is_found_under_its_own_name_only() -> None:
         written({"Value": "string"}, "orders")
 
 
+def test_without_a_value_it_is_said_how_to_make_one() -> None:
+    with pytest.raises(
+        ConfigError, match=r"has id, n; as in df.selectExpr\('to_json\(struct\(\*\)\)"
+    ):
+        written({"id": "bigint", "n": "int"}, "orders")
+
+
 def test_beside_the_column_itself_another_of_almost_that_name_is_left_out() -> None:
     types = {"key": "string", "keys": "array<string>"}
     assert written(types | VALUE, "orders") == ["key", "value"]

@@ -83,3 +83,22 @@ def test_a_query_that_is_stopped_waits_no_longer() -> None:
     looks = iter([True, False])
     assert not rest(3_600_000, lambda: next(looks))
     assert rest(0, lambda: True)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            RuntimeError(
+                "An exception was thrown:\nTraceback (most ...):\n  f(x)\nValueError: mine\n"
+            ),
+            "ValueError: mine",
+        ),
+        (RuntimeError("[DIVIDE_BY_ZERO] by zero\n== SQL ==\n  1/0\n"), "[DIVIDE_BY_ZERO] by zero"),
+        (ValueError(), "ValueError()"),
+    ],
+)
+def test_the_log_says_what_failed_and_not_that_there_is_a_traceback(
+    error: Exception, said: str
+) -> None:
+    assert sink_insisting.in_one_line(error) == said

@@ -111,3 +111,11 @@ def test_the_builder_says_what_is_missing_or_misspelt() -> None:
         writer().options(checkpointLocation="/c", jobId="j").save()
     with pytest.raises(ConfigError, match=r"kafka.bootstrap.servers: is not given"):
         writer().option("jobId", "j").save()
+
+
+def test_the_builder_takes_the_output_mode_that_it_has() -> None:
+    built = writer()
+    assert built.outputMode("append") is built
+    for mode in ("update", "complete", "overwrite"):
+        with pytest.raises(ConfigError, match=f"outputMode: is '{mode}'"):
+            built.outputMode(mode)
