@@ -77,9 +77,11 @@ def insist(
 
 
 def in_one_line(error: Exception) -> str:
-    """A task's error comes with its traceback, which ends with what it was."""
-    lines = (str(error).strip() or repr(error)).splitlines()
-    return lines[-1 if any(line.startswith("Traceback") for line in lines) else 0]
+    """A task's error comes with its traceback: what it was is the first line that is not in it."""
+    text = str(error).strip() or repr(error)
+    _, is_there, trace = text.rpartition("\nTraceback ")
+    after = [line for line in trace.splitlines()[1:] if line.strip() and not line[0].isspace()]
+    return after[0] if is_there and after else text.splitlines()[0]
 
 
 def rest(for_ms: float, is_wanted: IsWanted) -> bool:

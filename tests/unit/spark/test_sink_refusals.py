@@ -94,6 +94,12 @@ def test_a_query_that_is_stopped_waits_no_longer() -> None:
             ),
             "ValueError: mine",
         ),
+        (
+            RuntimeError(
+                "It failed:\nTraceback (most ...):\n  f(x)\nOSError: full\n\tat java.lang\n"
+            ),
+            "OSError: full",  # and not where Java was
+        ),
         (RuntimeError("[DIVIDE_BY_ZERO] by zero\n== SQL ==\n  1/0\n"), "[DIVIDE_BY_ZERO] by zero"),
         (ValueError(), "ValueError()"),
     ],
