@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import sexton.spark
 from sexton.base.errors import ConfigError, Missing
 from sexton.base.java import java_path
 from sexton.spark.session import ARROW_BATCH_BYTES, find_spark, spark_session
@@ -35,6 +36,19 @@ def test_so_is_one_that_another_thread_has_started(spark: SparkSession) -> None:
     with ThreadPoolExecutor(1) as thread:
         assert thread.submit(looked).result()
     assert not spark.sparkContext._jsc.sc().isStopped()
+
+
+def test_every_session_of_one_spark_can_know_the_source(spark: SparkSession) -> None:
+    """Spark asks the session that is active whether the name is taken, and not this one."""
+    active = SparkSession.getActiveSession()
+    other = spark.newSession()
+    for _ in range(2):  # a notebook's cell is run again
+        sexton.spark.register(other)
+    reader = other.read.format("sexton").option("kafka.bootstrap.servers", "nowhere:9092")
+    assert reader.option("subscribe", "orders").load().columns[0] == "key"
+    assert SparkSession.getActiveSession() is active
+    with pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND"):
+        spark.newSession().read.format("sexton").load()  # the control: it is not known anyway
 
 
 def test_java_is_missed_before_anything_starts(

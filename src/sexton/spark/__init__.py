@@ -71,9 +71,10 @@ __all__ = [
 
 def register(spark: SparkSession) -> None:
     """Makes `format("sexton")` known to a session."""
+    from sexton.spark.session import make_known
     from sexton.spark.source import SextonSource
 
-    spark.dataSource.register(SextonSource)
+    make_known(spark, SextonSource)
 
 
 def __getattr__(name: str) -> Any:

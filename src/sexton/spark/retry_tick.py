@@ -25,6 +25,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from sexton.spark.session import make_known
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -54,7 +56,7 @@ def with_ticks(df: DataFrame, alarm: Alarm) -> DataFrame:
     from pyspark.sql.functions import lit
 
     spark = df.sparkSession
-    spark.dataSource.register(TickSource)
+    make_known(spark, TickSource)
     ticks = spark.readStream.format(NAME).option(_PATH, str(alarm.path)).load()
     none = [lit(None).cast(field.dataType).alias(field.name) for field in df.schema.fields]
     return df.union(ticks.select(*none))

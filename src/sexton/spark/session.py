@@ -30,6 +30,7 @@ from sexton.base.java import JAVA_REMEDY, java_path
 if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
 NEEDED = ("pyspark", "pyarrow", "pandas")
 # Arrow batches on their way to Python: by rows alone, one batch of large values is hundreds of MB.
@@ -120,6 +121,37 @@ def setting(spark: SparkSession, name: str, value: object) -> Iterator[None]:
             spark.conf.unset(name)
         else:
             spark.conf.set(name, before)
+
+
+def make_known(spark: SparkSession, source: type[DataSource]) -> None:
+    """To this session, by the name of its `format`.
+
+    Spark looks whether that is taken in the session that is active, whichever it is to be known to:
+    what one session of a driver knows, the next one could neither use nor register.
+    """
+    from pyspark.errors import AnalysisException
+
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        with _active(spark):
+            spark.dataSource.register(source)
+
+
+@contextmanager
+def _active(spark: SparkSession) -> Iterator[None]:
+    sessions: Any = type(spark)._get_j_spark_session_class(spark._jvm)
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 @contextmanager
