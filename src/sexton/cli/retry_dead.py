@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     ("All of them", "sexton retry dead -b localhost:9092 --topic orders --group billing"),
     (
-        "List those of the last day that still need a decision",
+        "List those of the last day that nobody has handled",
         "sexton retry dead --open --since 1d -b localhost:9092 --topic orders --group billing",
     ),
     (
@@ -69,7 +69,8 @@ def command(
         ),
     ] = None,
     only_open: Annotated[
-        bool, typer.Option("--open", help="Only letters that still need a decision: freed or held.")
+        bool,
+        typer.Option("--open", help="Only freed or held letters: nobody has handled them yet."),
     ] = False,
     retry_topic: RetryTopicOption = None,
     locks_topic: LocksTopicOption = None,
@@ -83,11 +84,12 @@ def command(
 ) -> None:
     """List dead letters: what failed, when and why, and whether anybody has dealt with it.
 
-    The state is that of the message now. freed: nobody has done anything about it. held: it holds
-    its key until it is redriven or skipped. waits: it is tried again, in its place. sent again:
-    as the message in sent_as. settled: it was held, and then handled, skipped or discarded. The
-    offset is that of the letter, in the partition of the dead letter topic with the same number as
-    the message's own. Letters that Kafka has deleted, usually after 30 days, are not shown.
+    The state is that of the message now. freed: its key goes on without it, and nobody has sent it
+    again. held: it holds its key until it is redriven or skipped. waits: it is tried again, in its
+    place. sent again: as the message in sent_as. settled: it was held, and then handled, skipped or
+    discarded. The offset is that of the letter, in the partition of the dead letter topic with the
+    same number as the message's own. Letters that Kafka has deleted, usually after 30 days, are not
+    shown.
     """
     names = names_of(topic, group, retry_topic, locks_topic, dead_topic)
     since_ms = None if since is None else moment_ms(since, "--since")
