@@ -27,6 +27,7 @@ import ssl
 import struct
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -226,7 +227,8 @@ class Connection(asyncio.BufferedProtocol):
             waiting.future.set_exception(PeerError(self.peer, str(error)))
             self._hang_up(str(error))
         else:
-            waiting.future.set_result(answer)
+            with suppress(asyncio.InvalidStateError):  # Ctrl-C has cancelled it a moment ago
+                waiting.future.set_result(answer)
         self._close_if_replaced()
 
     # ── the end ──

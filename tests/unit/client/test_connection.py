@@ -6,6 +6,7 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from sexton.base.kafka_errors import KafkaError
 from sexton.client.client import Client, addresses_in
 from sexton.client.connection import ClientConfig, Connection, NoAnswer, connect
 from sexton.protocol import decode_request, encode_response
+from sexton.protocol.frames import decode_response
 from sexton.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -155,6 +157,28 @@ def test_an_answer_that_nobody_waits_for_any_more_is_passed_over() -> None:
         given_up = asyncio.create_task(connection.ask(MetadataRequest()))
         await asyncio.sleep(0)
         given_up.cancel()
+        assert (await connection.ask(MetadataRequest())).brokers[0].node_id == 1
+
+    talk_to(well_behaved, talk)
+
+
+def test_ctrl_c_in_the_middle_of_an_answer_is_no_fault_of_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """asyncio's handler cancels whoever waits, between any two steps of ours."""
+    place = "sexton.client.connection.decode_response"
+
+    async def talk(connection: Connection) -> None:
+        asking = asyncio.create_task(connection.ask(MetadataRequest()))
+
+        def interrupted(*given: Any) -> Any:
+            asking.cancel()
+            return decode_response(*given)
+
+        monkeypatch.setattr(place, interrupted)
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        monkeypatch.setattr(place, decode_response)
         assert (await connection.ask(MetadataRequest())).brokers[0].node_id == 1
 
     talk_to(well_behaved, talk)
