@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from typer import Exit
 
+from sexton.base.errors import Refused
+from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
 from sexton.cli.audit_run import Request
 from sexton.cli.audit_show import MOST_DRAWN, show
@@ -18,6 +20,7 @@ from sexton.cli.engines import Engine
 from sexton.cli.main import main
 from sexton.cli.output import Output
 from sexton.cli.writers import Format
+from sexton.client.config_changes import DescribedOptions
 from sexton.lab.divergences import EMBEDDED_OPTIONS, tombstone_divergence
 from sexton.testing.embedded import EmbeddedCluster
 from tests.unit.report.audit_examples import PAGE, STUCK, TOMBSTONE
@@ -170,6 +173,26 @@ def test_nothing_to_be_seen_is_not_all_is_well(audit: Run) -> None:
         assert unread["subject"] == "all compacted topics"
         cluster.create_topic("counts", 1, {"cleanup.policy": "compact"})
         assert audit(*asked)[0] == 0
+
+
+def test_topics_whose_options_may_not_be_seen_are_told_together_and_what_it_takes(
+    audit: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(_client: object, names: list[str], _options: object) -> DescribedOptions:
+        why = "options of the topic {}: Topic authorization failed"
+        code = KafkaError.TOPIC_AUTHORIZATION_FAILED
+        return DescribedOptions({}, {name: Refused(code, why.format(name)) for name in names})
+
+    monkeypatch.setattr("sexton.survey.plan.describe_topics", refused)
+    with EmbeddedCluster(brokers=1) as cluster:
+        for number in range(9):
+            cluster.create_topic(f"t{number}", 1)
+        assert main(["audit", "-b", cluster.bootstrap_servers, "--all-compacted"]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "incomplete: the topic t0, the topic t1, the topic t2 and 6 more: "
+        "this user may not see its options (it takes DESCRIBE_CONFIGS)"
+    )
 
 
 def test_copies_of_directories_are_compared(

@@ -12,8 +12,10 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Producer
 
+from sexton.base.errors import Refused
+from sexton.base.kafka_errors import KafkaError
 from sexton.broker import logs
-from sexton.client.config_changes import BROKER, alter
+from sexton.client.config_changes import BROKER, DescribedOptions, alter
 from sexton.client.roving import RovingClient
 from sexton.guard import daemon
 from sexton.guard.daemon import QUIET_ROUNDS, Daemon
@@ -327,6 +329,20 @@ def test_a_memory_that_a_guard_made_keeps_its_notes(
     once = run_sexton("guard", "run", "--once", "-b", orders.bootstrap_servers, "--format", "json")
     assert once.code == 0, once.stderr
     assert "guard-forgets" not in {each["code"] for each in once.json["findings"]}
+
+
+def test_a_topic_whose_options_may_not_be_seen_is_not_said_to_be_missing(
+    run_sexton: RunSexton, orders: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(_client: object, names: list[str], _options: object) -> DescribedOptions:
+        error = Refused(KafkaError.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed")
+        return DescribedOptions({}, dict.fromkeys(names, error))
+
+    monkeypatch.setattr("sexton.guard.eyes.describe_topics", refused)
+    frozen = run_sexton("guard", "freeze", "orders", "-b", orders.bootstrap_servers)
+    assert frozen.code == 1
+    assert "error: topic orders: its options cannot be seen: Topic authorization" in frozen.stderr
+    assert "allow DescribeConfigs" in frozen.stderr
 
 
 def test_each_note_and_each_change_is_in_the_log_however_many_topics_there_are(

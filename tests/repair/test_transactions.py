@@ -232,6 +232,17 @@ def test_what_is_not_there_is_wrong_usage_and_not_called_healthy(
     assert told["error"]["subject"] == subject and told["error"]["hint"]
 
 
+def test_where_no_topic_is_to_be_seen_nothing_is_called_healthy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Brokers leave out what a user may not describe: who alerts on this would never be alerted."""
+    with EmbeddedCluster(brokers=1) as empty:
+        assert main(["txn", "find-hanging", "-b", empty.bootstrap_servers]) == 3
+    said = capsys.readouterr()
+    assert "No transaction hangs, as far as could be asked." in said.out
+    assert "none that this user may see (it takes DESCRIBE on topics)" in said.err
+
+
 def test_a_replica_that_is_away_makes_it_incomplete_and_no_alarm(
     cluster: EmbeddedCluster, run: Run
 ) -> None:

@@ -65,7 +65,8 @@ def _since(request: Request, now_ms: int) -> str:
 
 
 def _unread(survey: Survey, request: Request, places: Mapping[int, str]) -> Iterator[Unread]:
-    if request.all_compacted and not survey.partitions and not survey.left_out:
+    seen = survey.partitions or survey.left_out or survey.hidden
+    if request.all_compacted and not seen:
         # Brokers leave out what a user may not describe: silence must not look like health.
         why = "there is none, or none that this user may see (it takes DESCRIBE on topics)"
         yield Unread("all compacted topics", why)

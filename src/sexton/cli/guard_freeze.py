@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sexton.base.errors import ConfigError, no_such_topic
+from sexton.base.errors import ConfigError, PeerError, no_such_topic
 from sexton.cli.cluster_reach import (
     BootstrapOption,
     CommandConfigOption,
@@ -80,8 +80,11 @@ async def hold(daemon: Daemon, only: frozenset[str] | None) -> set[str]:
     watched = daemon.guard.topics
     for name in sorted(only or ()):
         found = watched.get(name)
-        if found is None or found.options is None:
+        if found is None:
             raise no_such_topic(name)  # or it may not be described
+        if found.options is None:
+            why = f"its options cannot be seen: {found.failed or 'no broker has told them'}"
+            raise PeerError(f"topic {name}", why, "allow DescribeConfigs on it to this user")
         if not found.options.compacted:
             raise ConfigError(name, "is not compacted, so there is nothing to stop")
         if not found.sight.replicated:

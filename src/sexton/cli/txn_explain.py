@@ -145,8 +145,10 @@ def _transaction(each: OpenTransaction) -> Row:
 
 def _standing(leader: ReplicaView | None, found: list[OpenTransaction]) -> str:
     """One sentence or two about what a consumer sees."""
-    if leader is None or leader.offsets is None:
-        return "\nNobody leads the partition, or the leader does not answer."
+    if leader is None:
+        return "\nNobody leads the partition."
+    if leader.offsets is None:
+        return "\nWhat consumers see is not known: the leader does not answer, or not this user."
     stable, end = leader.offsets.last_stable, leader.offsets.high_watermark
     if stable >= end:
         waits = "" if not found else " A replica that does not lead waits, and would if it led."

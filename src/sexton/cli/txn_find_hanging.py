@@ -152,7 +152,11 @@ async def _find(client: Client, asked: Asked) -> Found:
     found: list[OpenTransaction] = []
     unread: Unread = []
     left_out = 0
-    for node, partitions in sorted((await _by_broker(client, asked)).items()):
+    by_broker = await _by_broker(client, asked)
+    if not by_broker:  # brokers leave out what a user may not describe
+        why = "there is none, or none that this user may see (it takes DESCRIBE on topics)"
+        unread.append(("all topics", why))
+    for node, partitions in sorted(by_broker.items()):
         old, recent, silent = await _old(client, node, partitions, longest_ms)
         unread += silent
         left_out += recent

@@ -205,12 +205,17 @@ async def _configs(
             del described.failed[name]
     found = values_of(described)
     hidden = {
-        name: f"{error.subject}: {error.why}"
-        for name, error in described.failed.items()
-        if not _is_gone(error)
+        name: _why_hidden(error) for name, error in described.failed.items() if not _is_gone(error)
     }
     compacted = [name for name in names if name in found and _is_compacted(found[name])]
     return {name: found[name] for name in compacted}, hidden
+
+
+def _why_hidden(error: SextonError) -> str:
+    """Without the topic's name: there may be hundreds, for one reason."""
+    if isinstance(error, Refused) and error.error is KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return "this user may not see its options (it takes DESCRIBE_CONFIGS)"
+    return f"{error.subject}: {error.why}"
 
 
 def _is_gone(error: SextonError) -> bool:
