@@ -106,7 +106,7 @@ def test_a_topic_that_is_made_again_meanwhile_is_not_touched(
             cluster.delete_topic("orders")
             cluster.create_topic("orders", [[1, 2, 3]], COMPACTED)
 
-    with pytest.raises(AnotherTopic, match="is another one"):
+    with pytest.raises(AnotherTopic, match="is not the one whose repair began"):
         rebuild(cluster, tmp_path / "notes.json", make_again)
     assert not [what for what in said if "gives up its copy" in what]
     assert own_lag(cluster) is None, "nor is it frozen"

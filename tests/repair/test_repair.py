@@ -222,7 +222,7 @@ def test_the_broker_that_is_copied_from_dies(
             cluster.speed_up(3)
         cluster.restart(leader)
         repair.result(60)
-    assert any("once more" in what for what in said), said
+    assert any("it copies again" in what for what in said), said
     assert not list(audit(cluster, topic).findings)
     assert options_of(cluster, topic)[MIN_LAG] is None
 
