@@ -12,7 +12,7 @@ to the disk's root, with `/`.
 from __future__ import annotations
 
 import errno
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class DiskFailed(OSError):
@@ -21,6 +21,13 @@ class DiskFailed(OSError):
     A failed fsync is told once: the kernel forgets what it could not write, and the next one
     succeeds without it. Kafka, too, gives a log directory up for that.
     """
+
+
+class Room(NamedTuple):
+    """Of a whole file system, which others may write to as well."""
+
+    total_bytes: int
+    usable_bytes: int
 
 
 class File(Protocol):
@@ -86,6 +93,10 @@ class Disk(Protocol):
 
         Promises nothing, and does not mind if the file is gone.
         """
+        ...
+
+    def room(self) -> Room | None:
+        """How large the file system is, and how much of it is free; None: unknown."""
         ...
 
 

@@ -142,6 +142,9 @@ class MemoryDisk:
     def write_back(self, path: str) -> None:
         """What is promised by nobody is lost in a crash."""
 
+    def room(self) -> None:
+        """There is no file system."""
+
     def _change(self, change: _Change) -> None:
         """Every operation on names goes through here: a test may count them, or let one fail."""
         change.apply(self._names)

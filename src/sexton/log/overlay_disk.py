@@ -60,6 +60,9 @@ class OverlayDisk:
     def write_back(self, path: str) -> None:
         """Nor to be anywhere soon."""
 
+    def room(self) -> None:
+        """Nothing is written to the disk below."""
+
     def lift(self, path: str) -> File:
         """Brings a file into memory, where it may be changed."""
         content = None if self._above.exists(path) else self.read(path)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sexton.base.errors import ConfigError
-from sexton.log.disk import DiskFailed
+from sexton.log.disk import DiskFailed, Room
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -67,6 +67,13 @@ class RealDisk:
 
     def write_back(self, path: str) -> None:
         _write_back_thread().submit(_write_back, self._prefix + path)
+
+    def room(self) -> Room | None:
+        try:
+            told = os.statvfs(self._prefix)
+        except OSError:
+            return None
+        return Room(told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize)
 
 
 @cache

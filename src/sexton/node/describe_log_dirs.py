@@ -1,13 +1,14 @@
-"""DescribeLogDirs: how large the logs on this broker are.
+"""DescribeLogDirs: how large the logs on this broker are, and how much room is left for them.
 
-Versions 1 to 5. There is one log directory, and none is ever cordoned. Gap: how large the disk is,
-and how much of it is free, is not known to a node (-1).
+Versions 1 to 5. There is one log directory, and it is never cordoned. A disk that does not tell how
+large it is is -1, as with Kafka.
 """
 
 from __future__ import annotations
 
 from sexton.base.kafka_errors import KafkaError
 from sexton.base.partitions import TopicPartition
+from sexton.log.disk import Room
 from sexton.node.outside import Caller
 from sexton.node.replicas import Replicas
 from sexton.node.site import Site
@@ -18,6 +19,8 @@ from sexton.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+
+UNKNOWN = Room(-1, -1)
 
 
 class DescribeLogDirs:
@@ -36,7 +39,8 @@ class DescribeLogDirs:
             topic = topics.setdefault(at.topic, DescribeLogDirsTopic(at.topic))
             lag = max(log.high_watermark - log.end_offset, 0)
             topic.partitions.append(DescribeLogDirsPartition(at.partition, log.size, lag, False))
+        room = self._site.directory.disk.room() or UNKNOWN
         directory = DescribeLogDirsResult(
-            KafkaError.NONE, self._site.config.log_dir, list(topics.values())
+            KafkaError.NONE, self._site.config.log_dir, list(topics.values()), *room
         )
         self._site.outside.answer(caller, DescribeLogDirsResponse(results=[directory]))

@@ -25,6 +25,7 @@ class FusedDisk:
         self.read = self.memory.read
         self.make_directory = self.memory.make_directory
         self.write_back = self.memory.write_back
+        self.room = self.memory.room
 
     def burn(self) -> None:
         if self.fuse is not None:
