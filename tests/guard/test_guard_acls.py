@@ -40,6 +40,7 @@ USERS = {
     "only-reading": (SEE, CHANGE, CLUSTER, replace(MEMORY, operations=("Read",))),
     "without-changes": (SEE, MEMORY, CLUSTER),
     "without-cluster": (SEE, CHANGE, MEMORY),
+    "without-topics": (replace(SEE, name="_sexton_guard"), MEMORY, CLUSTER),
     "nobody": (),
 }
 
@@ -109,3 +110,11 @@ def test_what_a_guard_cannot_do_without_is_a_finding(
     (finding,) = [each for each in answer.json["findings"] if each["code"] == code]
     assert remedy in finding["remedy"]
     guard("guard", "thaw", "--all")
+
+
+def test_a_guard_that_may_see_no_topic_does_not_say_that_all_is_well(guard: RunSexton) -> None:
+    assert guard("guard", "run", "--once").code == 0  # the memory is there
+    answer = guard("without-topics", "run", "--once")
+    assert answer.code == 1
+    (finding,) = [each for each in answer.json["findings"] if each["code"] == "guard-sees-nothing"]
+    assert "allow Describe" in finding["remedy"]

@@ -185,6 +185,20 @@ def test_what_somebody_unfroze_is_frozen_again_by_hand(
     assert options_of(servers, "orders")[MIN_LAG].own == FOREVER
 
 
+def test_a_guard_that_sees_no_topic_says_so(
+    run_sexton: RunSexton, cluster: EmbeddedCluster
+) -> None:
+    """There may be none, or its user may see none: then nothing is guarded, and all looks well."""
+    words = ("guard", "run", "--once", "-b", cluster.bootstrap_servers, "--format", "json")
+    for _ in range(2):  # before there is a memory, and beside one
+        answer = run_sexton(*words)
+        assert [each["code"] for each in answer.json["findings"]] == ["guard-sees-nothing"]
+        assert answer.code == 1
+    cluster.create_topic("events", [[1, 2, 3]], {"cleanup.policy": "delete"})
+    answer = run_sexton(*words)
+    assert (answer.json["findings"], answer.code) == ([], 0)
+
+
 def test_maintenance_does_not_call_frozen_what_somebody_unfroze(
     run_sexton: RunSexton, orders: EmbeddedCluster
 ) -> None:

@@ -64,6 +64,11 @@ UNSEEN_MOVES = Finding(
     "reassignments cannot be listed: a replica that is moved is seen by the ISR alone",
     {}, "allow Describe on the cluster to the guard's user",
 )  # fmt: skip
+SEES_NOTHING = Finding(
+    "guard-sees-nothing", "warning", "cluster",
+    "no topic can be seen but the guard's own, so nothing is guarded",
+    {}, "if there are topics, allow Describe and DescribeConfigs on them to the guard's user",
+)  # fmt: skip
 QUIET_ROUNDS = 3  # two looks make sure that all is well, the next one sees what came of it
 
 
@@ -145,8 +150,16 @@ class Daemon:
         more = [forgetful(self.guard, self.memory.partition.topic)]
         if not self.eyes.sees_moves:
             more.append(UNSEEN_MOVES)
+        if self._sees_nothing():
+            more.append(SEES_NOTHING)
         told = tuple(each for each in more if each is not None)
         return replace(found, findings=(*found.findings, *told)) if told else found
+
+    def _sees_nothing(self) -> bool:
+        """Kafka leaves out of its answers what a user may not see."""
+        guard = self.guard
+        has_looked = guard.round > 0 and guard.not_seen is None and guard.config.only is None
+        return has_looked and not guard.topics.keys() - {self.memory.partition.topic}
 
     # ── one round ──
 
