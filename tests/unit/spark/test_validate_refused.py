@@ -32,7 +32,7 @@ def table(tmp_path: Path) -> Path:
         ({"table_value": "n"}, "table_value: needs value to be compared with"),
         ({"key": "key json:a, key json:b"}, "key: of several parts does not go with table"),
         ({"source": "other"}, "source: needs id"),
-        ({"rising": True}, "rising: says how value has to be"),
+        ({"rising": True}, "rising: needs value"),
         ({"value": "jsn:x"}, "value: 'jsn:x' in 'jsn:x' is not understood"),
         ({"table": "s3a://lake/users"}, "s3a://lake/users: is not a path on this machine.*mount"),
         ({"table": "/nowhere/t"}, "/nowhere/t: there is no such table"),
