@@ -137,7 +137,11 @@ ROCKSDB = ("rocksdict: is not installed", 'pip install "sexton[stores]"')
     [
         ("demo", *CLIENT),
         ("lab run stale-disk", CLIENT[0], f"{CLIENT[1]}, or choose --on sim, which needs nothing"),
-        ("lab run stale-disk --on moon", "--on moon: is not a place to run it", "sim, embedded, kafka or"),
+        (
+            "lab run stale-disk --on moon",
+            "--on moon: is not a place to run it",
+            "sim, embedded, kafka or",
+        ),
         ("lab run eos-checkpoint", *ROCKSDB),
         ("lab run eos-checkpoint --on kafka", *ROCKSDB),
         ("lab run eos-streams --on kafka", *CLIENT),
