@@ -37,6 +37,7 @@ from sexton.cli.writers import Ending, Format
 
 if TYPE_CHECKING:
     from sexton.guard.daemon import Daemon
+    from sexton.machines.guard_events import GuardConfig
 
 EXAMPLES = (
     ("Watch the cluster that `sexton up` runs", "sexton guard run"),
@@ -104,13 +105,7 @@ def command(
     logs.configure(log_level.value, as_json=log_format is LogFormat.json, throttled=False)
     reach = Reach(bootstrap, settings, command_config, data)
     if once:
-        with Output("guard run", format, reached=reach.options) as out:
-            once_config = replace(config, durable_hold=True)
-            status = with_daemon(reach, once_config, memory_topic, done)
-            show(out, status)
-            for topic in status.topics:
-                if topic.bare:
-                    out.incomplete(topic.topic, f"is {topic.state}, and a replica is away")
+        _once(reach, replace(config, durable_hold=True), memory_topic, format)
         return
     if http_port is not None:
         refuse_exposure(http_host, authenticated=False, insecure=insecure, option="--http-host")
@@ -119,6 +114,17 @@ def command(
         await _watch(daemon, http_host, http_port, format)
 
     with_daemon(reach, config, memory_topic, watch)
+
+
+def _once(reach: Reach, config: GuardConfig, memory_topic: str, said: Format) -> None:
+    with Output("guard run", said, reached=reach.options) as out:
+        status = with_daemon(reach, config, memory_topic, done)
+        show(out, status)
+        out.incomplete_parts(
+            (topic.topic, f"is {topic.state}, and a replica is away")
+            for topic in status.topics
+            if topic.bare
+        )
 
 
 async def _watch(daemon: Daemon, host: str, port: int | None, said: Format) -> None:
