@@ -10,6 +10,7 @@ from sexton.audit.finding import AuditFinding
 from sexton.base.findings import Evidence, Finding
 from sexton.base.partitions import TopicPartition
 from sexton.cli.audit_run import Request
+from sexton.cli.cluster_reach import NONE_SEEN
 from sexton.cli.durations import moment_ms
 from sexton.cli.options import BOOTSTRAP_SERVERS
 from sexton.cli.output import Output
@@ -67,9 +68,7 @@ def _since(request: Request, now_ms: int) -> str:
 def _unread(survey: Survey, request: Request, places: Mapping[int, str]) -> Iterator[Unread]:
     seen = survey.partitions or survey.left_out or survey.hidden
     if request.all_compacted and not seen:
-        # Brokers leave out what a user may not describe: silence must not look like health.
-        why = "there is none, or none that this user may see (it takes DESCRIBE on topics)"
-        yield Unread("all compacted topics", why)
+        yield Unread("all compacted topics", NONE_SEEN)
     for at, node, why in survey.unread:
         yield Unread(f"{at} in {places[node]}" if places else f"{at} on broker {node}", why, at)
     for each in survey.partitions:

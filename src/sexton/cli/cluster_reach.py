@@ -51,6 +51,9 @@ T = TypeVar("T")
 REQUEST_TIMEOUT_MS = 10_000
 CONNECT_TIMEOUT_MS = 3_000
 
+# Brokers leave out what a user may not describe: silence must not look like health.
+NONE_SEEN = "there is none, or none that this user may see (it takes DESCRIBE on topics)"
+
 BrokerArgument = Annotated[int, typer.Argument(help="The broker's number.", min=1)]
 
 TopicArguments = Annotated[

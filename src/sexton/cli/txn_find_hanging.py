@@ -13,6 +13,7 @@ from sexton.base.errors import ConfigError, SextonError
 from sexton.base.findings import Finding
 from sexton.base.partitions import TopicPartition
 from sexton.cli.cluster_reach import (
+    NONE_SEEN,
     BootstrapOption,
     CommandConfigOption,
     DataOption,
@@ -153,9 +154,8 @@ async def _find(client: Client, asked: Asked) -> Found:
     unread: Unread = []
     left_out = 0
     by_broker = await _by_broker(client, asked)
-    if not by_broker:  # brokers leave out what a user may not describe
-        why = "there is none, or none that this user may see (it takes DESCRIBE on topics)"
-        unread.append(("all topics", why))
+    if not by_broker:
+        unread.append(("all topics", NONE_SEEN))
     for node, partitions in sorted(by_broker.items()):
         old, recent, silent = await _old(client, node, partitions, longest_ms)
         unread += silent
